@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from torch.nn.utils import prune
 
 from lresnet import Lorentz
+from lresnet.geometry.checks import check_everywhere
 from lresnet.kernels import disabled, enabled
 from lresnet.models import create_model
-from lresnet.nn import LorentzAttention, RotaryPositions
+from lresnet.nn import LorentzAttention, RotaryPositions, lorentz_attention
 from lresnet.nn import inner_product_vectors as file
 from tests.kernels.cases import DEVICE
 
@@ -68,7 +70,7 @@ def both(layer, dtype, *, turned=True, learned=True, batch=2, length=5):
 
 
 def by_kernel(layer, x, kappa, tau, dtype, rotary):
-    assert file.supports_fused_vectors(x, torch.as_tensor(kappa), dtype, rotary, layer.head_dim)
+    assert file.supports_fused_vectors(x, torch.as_tensor(kappa), dtype, rotary, layer.query_features, layer.head_dim)
     return file.fused_vectors(x, kappa, tau, dtype, rotary, sizes_of(layer))
 
 
@@ -183,6 +185,45 @@ def test_the_layer_uses_one_kernel_forward_and_one_backward(monkeypatch):
     assert len(seen) == 2
 
 
+class Adapted(torch.nn.Module):
+    """A linear map with a correction of low rank (LoRA), with the attributes of the map."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.correction = base, torch.nn.Linear(base.in_features, base.out_features, False, DEVICE)
+        self.weight, self.bias = base.weight, base.bias
+
+    def forward(self, x):
+        return self.base(x) + self.correction(x)
+
+
+@pytest.mark.parametrize("change", ["hook", "pruned", "adapter", "replaced"])
+def test_a_projection_that_is_not_a_plain_linear_map_is_called(change):
+    layer, x = attention(), torch.randn(2, 6, 8, device=DEVICE)
+    before = layer(x), layer(x, x)
+    if change == "hook":
+        layer.in_proj.register_forward_hook(lambda module, inputs, result: 2 * result)
+    elif change == "pruned":
+        prune.l1_unstructured(layer.in_proj, "weight", 0.5)
+        with torch.no_grad():
+            layer.in_proj.weight_orig.mul_(2)  # as an optimiser does: the next call computes the weight
+    elif change == "adapter":
+        layer.in_proj = Adapted(layer.in_proj)
+    else:
+        layer.in_proj.forward = lambda x: torch.nn.functional.linear(x, 2 * layer.in_proj.weight)
+    found = layer(x), layer(x, x)
+    q, k, v = layer.in_proj(x).split(layer._rows, -1)
+    with disabled():
+        plain = lorentz_attention(
+            *(t.unflatten(-1, (3, -1)).transpose(1, 2) for t in (q, k, v)), K=-0.3, temperature=layer.temperature
+        )
+    excess = file.time_excess(plain, 0.3)[1]
+    expected = layer.out_proj(torch.cat([plain, excess], -1).transpose(1, 2).flatten(-2))
+    for one, other in zip(found, before, strict=True):
+        torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(one, other, rtol=1e-2)
+
+
 @pytest.mark.parametrize("rotary", ["by batch", "learned"])
 def test_positions_that_the_kernel_does_not_read_take_the_formula(rotary):
     layer, x = attention(), torch.randn(2, 6, 8, device=DEVICE)
@@ -193,6 +234,64 @@ def test_positions_that_the_kernel_does_not_read_take_the_formula(rotary):
     else:
         cos = cos.clone().requires_grad_()
     torch.testing.assert_close(layer(x, rotary=(cos, sin)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pairs", [7, 30])
+def test_rotary_positions_with_more_pairs_than_a_head_has_are_reported(pairs):
+    """The kernel would write beyond the head."""
+    layer, x = attention(), torch.randn(2, 5, 8, device=DEVICE)
+    assert layer.query_features == 13
+    with pytest.raises(ValueError, match="a head has 13"):
+        layer(x, rotary=(torch.ones(5, pairs, device=DEVICE), torch.zeros(5, pairs, device=DEVICE)))
+
+
+def test_a_temperature_that_is_not_a_number_is_reported():
+    layer, x = attention(), torch.randn(2, 5, 8, device=DEVICE)
+    with torch.no_grad():
+        layer.log_temperature[1] = torch.nan
+    with check_everywhere(), pytest.raises(ValueError, match="temperature must be positive"):
+        layer(x)
+
+
+def test_a_fixed_curvature_is_not_rounded_to_the_default_dtype():
+    layer = attention()
+    joint, tau = projection(layer, 2, 5), layer.temperature.detach()
+    expected = file.fused_vectors(joint, 0.7, tau, torch.float32, None, sizes_of(layer))
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        found = file.fused_vectors(joint, 0.7, tau, torch.float32, None, sizes_of(layer))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_offsets_of_gradients_by_head_may_exceed_32_bits():
+    from lresnet.kernels import attention_vectors as kernel
+
+    heads, factor, step = kernel.Heads(3, 1, 5, 7, 8), torch.ones(3, device=DEVICE), 2**30
+    x = torch.randn(1, 2, heads.columns, device=DEVICE)
+    vectors = kernel.forward(x, factor, factor[0], None, None, torch.bfloat16, heads)
+    gradients = [torch.randn_like(v) for v in vectors]
+    memory = torch.empty(2 * step + 16, dtype=torch.bfloat16, device=DEVICE)  # almost all of it is never touched
+    apart = memory.as_strided((1, 2, 3, 8), (0, 8, step, 1)).copy_(gradients[0])
+    options = vectors, factor, factor[0], None, None, torch.float32, heads, False
+    found, _ = kernel.backward([apart, *gradients[1:]], *options)
+    expected, _ = kernel.backward(gradients, *options)
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("norm", [1.0, 1e2, 1e4, 1e6])
+def test_a_query_that_sees_one_key_gets_its_value(norm):
+    """The centroid compares the excess of the kernel with that of torch, whose sums have another order."""
+    layer = attention(2, 2, head_dim=72)
+    x = torch.randn(4, 3, 8, device=DEVICE)
+    x = x * (norm / x.norm(dim=-1, keepdim=True))
+    for K in (-1.0, -10.0):
+        layer.manifold = Lorentz(K)
+        found = layer(x, is_causal=True)[:, 0]
+        with disabled():
+            torch.testing.assert_close(found, layer(x[:, :1])[:, 0], rtol=1e-4, atol=1e-5 * norm)
 
 
 @compiled_on_a_gpu

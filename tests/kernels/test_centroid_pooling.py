@@ -129,6 +129,15 @@ def test_images_larger_than_a_program_holds(monkeypatch):
     assert_near(found, results(x, -0.1, torch.float64), 2e-7)
 
 
+def test_the_default_device_does_not_matter():
+    """On a GPU, reading the curvature from there would wait for the GPU and fail in a CUDA graph."""
+    x = images(2, 4, 3, 5)
+    with enabled():
+        expected = centroid_pool(x, K=-0.3)
+        with torch.device("meta"):
+            assert torch.equal(centroid_pool(x, K=-0.3), expected)
+
+
 def test_a_vision_transformer_pools_by_the_kernel(launched):
     from lresnet.models import create_model
 

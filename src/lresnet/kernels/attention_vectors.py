@@ -150,6 +150,7 @@ def _write_gradients(
     place = (index // length).to(tl.int64) * g_batch + time.to(tl.int64) * g_time
     column = 2 * HALF + tl.arange(0, REST)[None, :]
     coordinate = inside & (column < n)
+    g_head = tl.cast(g_head, tl.int64)  # gradients stored by head: the product below may exceed 32 bits
     if HALF > 0:
         half = tl.arange(0, PAIRS)[None, :]
         turns = inside & (half < HALF)

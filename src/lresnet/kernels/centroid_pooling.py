@@ -111,7 +111,7 @@ def backward(g: Tensor, x: Tensor, *, kappa: float) -> tuple[Tensor]:
 
 def _split(kappa: float) -> tuple[float, float]:
     """Return two float32 numbers with the sum kappa: Triton passes numbers in float32."""
-    high = float(torch.tensor(kappa, dtype=torch.float32))
+    high = float(torch.tensor(kappa, dtype=torch.float32, device="cpu"))  # regardless of torch.set_default_device
     return high, kappa - high
 
 

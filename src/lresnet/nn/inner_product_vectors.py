@@ -119,7 +119,7 @@ def value_vectors(v: Tensor, kappa: Curvature, dtype: torch.dtype, width: int) -
 
 
 def supports_fused_vectors(
-    x: Tensor, kappa: Curvature | None, dtype: torch.dtype, rotary: Rotary | None, width: int
+    x: Tensor, kappa: Curvature | None, dtype: torch.dtype, rotary: Rotary | None, n: int, width: int
 ) -> bool:
     """Return whether :func:`fused_vectors` computes the vectors of a projection of x [B, T, E].
 
@@ -128,14 +128,21 @@ def supports_fused_vectors(
         kappa: -K > 0; None, for L2 attention, has no kernel.
         dtype: That of the vectors.
         rotary: Positions.
+        n: Number of space coordinates of queries and keys.
         width: Width of a head.
     """
     if kappa is None or x.dim() != 3 or x.numel() == 0 or not supports_pair(x, x, kappa, dim=-1):
         return False
     if dtype == torch.float64 or width > LONGEST_ROW or not (torch.compiler.is_compiling() or is_eager(x)):
         return False
-    turns = (x.shape[1], rotary[0].shape[-1]) if rotary is not None else ()
-    return all(t.shape == turns and t.dtype == torch.float32 and not t.requires_grad for t in rotary or ())
+    if rotary is None:
+        return True
+    turns = (x.shape[1], rotary[0].shape[-1])
+    if 2 * turns[1] > n:  # the kernel would write beyond the head; the formula raises an error
+        return False
+    return all(
+        t.shape == turns and t.dtype == torch.float32 and t.device == x.device and not t.requires_grad for t in rotary
+    )
 
 
 def fused_vectors(
@@ -158,11 +165,12 @@ def fused_vectors(
     """
     from lresnet.kernels.attention_vectors import Heads, fused_attention_vectors
 
+    require_positive(temperature, "temperature")
     factor = 1 / temperature.to(torch.float32)
     if isinstance(kappa, Tensor):
         radius = 1 / kappa.to(joint.device, torch.float32).reshape(()).sqrt()
     else:
-        radius = torch.full((), 1 / math.sqrt(kappa), device=joint.device)
+        radius = torch.full((), 1 / math.sqrt(kappa), dtype=torch.float32, device=joint.device)
     turns = None if rotary is None else (rotary[0].contiguous(), rotary[1].contiguous())
     return fused_attention_vectors(joint, factor, radius, turns, dtype, Heads(*sizes), _joint_gradients)
 
@@ -231,7 +239,12 @@ def centroid_of_mean(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
 
 def _normaliser(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
     t, shortest = time_excess(space, kappa)
-    return (1 + kappa * (excess - shortest).clamp(min=0) * (excess + 1 / root(kappa) + t)).sqrt()
+    # The mean of one value has its excess, but kernels and torch sum squares in different orders: up to this difference
+    # n is exactly 1. For long values n would be far from it.
+    rounding = 4 * torch.finfo(shortest.dtype).eps * shortest
+    gap = excess - shortest
+    gap = torch.where(gap <= rounding, 0.0, gap)  # NaN stays NaN
+    return (1 + kappa * gap * (excess + 1 / root(kappa) + t)).sqrt()
 
 
 # --- Vectors ----------------------------------------------------------------------------------------------------------

@@ -467,7 +467,12 @@ class LorentzAttention(ManifoldModule):
         """Return what the attention operator joins, by head, [B, T, H, ...]."""
         if key is None and value is not None:
             raise ValueError("a value was given without a key; give both, or neither for self attention")
-        if kappa is not None and key is None and supports_fused_vectors(query, kappa, dtype, rotary, self.head_dim):
+        if (
+            kappa is not None
+            and key is None
+            and _is_plain_linear(self.in_proj)
+            and supports_fused_vectors(query, kappa, dtype, rotary, self.query_features, self.head_dim)
+        ):
             joint = torch.nn.functional.linear(query, *self._aligned_projection())
             sizes = self.num_heads, self.num_kv_heads, self.query_features, self.value_features, self.head_dim
             return fused_vectors(joint, kappa, self.temperature, dtype, rotary, sizes)
@@ -503,6 +508,8 @@ class LorentzAttention(ManifoldModule):
             parts: Sequence[Tensor] = self._joint(query).split(self._rows, -1)
             return parts
         sources = query, key, key if value is None else value
+        if not _is_plain_linear(self.in_proj):
+            return tuple(self.in_proj(x).split(self._rows, -1)[i] for i, x in enumerate(sources))
         weights = self.in_proj.weight.split(self._rows)
         own: Tensor | None = self.in_proj.bias
         biases = (None,) * 3 if own is None else own.split(self._rows)
@@ -511,7 +518,7 @@ class LorentzAttention(ManifoldModule):
     def _joint(self, x: Tensor) -> Tensor:
         """Return queries, keys and values of x as one product, whose number of columns is aligned on a GPU."""
         missing = -sum(self._rows) % _ALIGNMENT
-        if missing == 0 or x.device.type != "cuda":
+        if missing == 0 or x.device.type != "cuda" or not _is_plain_linear(self.in_proj):
             joint: Tensor = self.in_proj(x)
             return joint
         bias: Tensor | None = self.in_proj.bias
@@ -525,3 +532,13 @@ class LorentzAttention(ManifoldModule):
             f"{self.embed_dim}, num_heads={self.num_heads}{grouped}, head_dim={self.head_dim}, "
             f"scores={self.scores!r}, {super().extra_repr()}"
         )
+
+
+def _is_plain_linear(layer: torch.nn.Module) -> bool:
+    """Return whether a product with the layer's weight replaces a call of the layer.
+
+    A subclass or an adapter such as LoRA may compute something else. Hooks may compute the weight (``weight_norm``,
+    pruning) or gather it (FSDP2), so such a layer must be called.
+    """
+    hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    return type(layer) is torch.nn.Linear and not hooks and "forward" not in layer.__dict__
