@@ -20,6 +20,7 @@ from triton.runtime.jit import JITFunction
 
 from lresnet.kernels import attention_vectors, centroid_pooling, join, norm_relu, pairwise_distance, pooling, prototypes
 from lresnet.kernels.riemannian_adam import fused_step
+from lresnet.kernels.tiles import Heads
 
 _H200 = GPUTarget("cuda", 90, 32)
 _POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16"}
@@ -79,7 +80,7 @@ def main() -> None:
         pooling.backward(pooling.forward(x, kappa=0.02), x, kappa=0.02)
         centroid_pooling.backward(centroid_pooling.forward(x, kappa=0.02), x, kappa=0.02)
     for dtype, turned in ((torch.bfloat16, True), (torch.float32, False)):
-        heads, one = attention_vectors.Heads(4, 2, 13, 15, 16), torch.ones(4)
+        heads, one = Heads(4, 2, 13, 15, 16), torch.ones(4)
         x, angles = torch.randn(2, 5, heads.columns, dtype=dtype), torch.randn(5, 6) if turned else None
         vectors = attention_vectors.forward(x, one, one[0], angles, angles, dtype, heads)
         for needs_sums in (False, True):

@@ -7,6 +7,7 @@ from torch.nn.utils import prune
 from lresnet import Lorentz
 from lresnet.geometry.checks import check_everywhere
 from lresnet.kernels import disabled, enabled
+from lresnet.kernels.tiles import Heads
 from lresnet.models import create_model
 from lresnet.nn import LorentzAttention, RotaryPositions, lorentz_attention
 from lresnet.nn import inner_product_vectors as file
@@ -39,8 +40,8 @@ def attention(heads: int = 3, kv_heads: int = 3, head_dim: int = 16, **options: 
     return layer
 
 
-def sizes_of(layer: LorentzAttention) -> tuple[int, int, int, int, int]:
-    return layer.num_heads, layer.num_kv_heads, layer.query_features, layer.value_features, layer.head_dim
+def heads_of(layer: LorentzAttention) -> Heads:
+    return Heads(layer.num_heads, layer.num_kv_heads, layer.query_features, layer.value_features, layer.head_dim)
 
 
 def projection(layer: LorentzAttention, batch: int, length: int) -> torch.Tensor:
@@ -71,7 +72,7 @@ def both(layer, dtype, *, turned=True, learned=True, batch=2, length=5):
 
 def by_kernel(layer, x, kappa, tau, dtype, rotary):
     assert file.supports_fused_vectors(x, torch.as_tensor(kappa), dtype, rotary, layer.query_features, layer.head_dim)
-    return file.fused_vectors(x, kappa, tau, dtype, rotary, sizes_of(layer))
+    return file.fused_vectors(x, kappa, tau, dtype, rotary, heads_of(layer))
 
 
 def by_formula(layer, x, kappa, tau, dtype, rotary):
@@ -123,7 +124,7 @@ def test_vectors_and_gradients_are_those_of_the_formula_in_half_precision(dtype)
 
 def test_the_kernel_reads_projections_and_gradients_with_any_strides():
     layer = attention(2, 2)
-    sizes, contiguous = sizes_of(layer), projection(layer, 3, 7)
+    sizes, contiguous = heads_of(layer), projection(layer, 3, 7)
     wide = torch.cat([contiguous, contiguous[..., :5]], -1).transpose(0, 1)
     joint = wide[..., : contiguous.shape[-1]].transpose(0, 1).detach().requires_grad_()
     tau = layer.temperature.detach()
@@ -256,10 +257,10 @@ def test_a_temperature_that_is_not_a_number_is_reported():
 def test_a_fixed_curvature_is_not_rounded_to_the_default_dtype():
     layer = attention()
     joint, tau = projection(layer, 2, 5), layer.temperature.detach()
-    expected = file.fused_vectors(joint, 0.7, tau, torch.float32, None, sizes_of(layer))
+    expected = file.fused_vectors(joint, 0.7, tau, torch.float32, None, heads_of(layer))
     torch.set_default_dtype(torch.bfloat16)
     try:
-        found = file.fused_vectors(joint, 0.7, tau, torch.float32, None, sizes_of(layer))
+        found = file.fused_vectors(joint, 0.7, tau, torch.float32, None, heads_of(layer))
     finally:
         torch.set_default_dtype(torch.float32)
     for one, other in zip(found, expected, strict=True):

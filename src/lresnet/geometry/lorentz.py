@@ -41,6 +41,9 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
     (``self.manifold = manifold``), so that ``learnable=True`` trains it. The parameter is :math:`\log\kappa`, of shape
     [1], so the curvature stays negative during training.
 
+    A fixed curvature moves to a device with the layers that refer to it. Layers on different devices need a manifold
+    each if they are compiled.
+
     A state dict holds a learned curvature as the parameter ``log_kappa`` and a fixed one as extra state, once for all
     layers that refer to the manifold. Loading a state dict with another fixed curvature is a ``RuntimeError``, also
     with ``strict=False``. State dicts without a curvature (lresnet 0.2) load. A learned curvature starts from a fixed

@@ -10,7 +10,7 @@ writes the gradient of the projection. The projection is not stored for the back
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton.language as tl
@@ -18,39 +18,18 @@ from torch import Tensor
 
 from lresnet.kernels.math import jit
 from lresnet.kernels.runtime import compile_ahead, launch
-from lresnet.kernels.tiles import attention_vectors_tile
+from lresnet.kernels.tiles import Heads, attention_vectors_tile
 
-__all__ = ["Heads", "backward", "forward", "fused_attention_vectors"]
+__all__ = ["backward", "forward", "fused_attention_vectors"]
 
 Vectors = tuple[Tensor, Tensor, Tensor]
 
 
-class Heads(NamedTuple):
-    """Numbers of heads and of their coordinates."""
-
-    queries: int
-    keys: int
-    """Also of values."""
-    n: int
-    m: int
-    width: int
-    """Of the vectors, at least that of the coordinates and times."""
-
-    @property
-    def slots(self) -> int:
-        """Number of heads of the three kinds together."""
-        return self.queries + 2 * self.keys
-
-    @property
-    def columns(self) -> int:
-        """Number of columns of the projection."""
-        return self.slots * self.width
-
-
 # --- 1. Kernels -------------------------------------------------------------------------------------------------------
-# A program computes the heads of one kind, one after the other, so that it reads the angles of its rows once. The row
-# of a head has three parts: the first and the second coordinates of the pairs that turn, HALF each, and the rest, with
-# coordinates that do not turn, the appended numbers and zeros.
+# A program computes the heads of one kind (queries, keys or values), one after the other, so that it reads the angles
+# of its rows once. The row of a head has three parts: the first and the second coordinates of the pairs that turn, HALF
+# each, and the rest: coordinates that do not turn, the appended numbers and zeros. REST is the block of the rest, and
+# BLOCK that of a whole head, since values do not turn. A line of sums has two numbers for each head of all kinds.
 
 
 @jit

@@ -19,6 +19,7 @@ __all__ = [
     "A",
     "Affine",
     "B",
+    "Heads",
     "StackRows",
     "Tile",
     "add_tile",
@@ -273,6 +274,31 @@ def per_channel(affine: Affine | None) -> tuple[Tensor | None, Tensor | None]:
         return None, None
     a, b = (t.to(torch.float32).contiguous() for t in affine)
     return a, b
+
+
+# --- Heads of attention ---------------------------------------------------------------------------------------------
+
+
+class Heads(NamedTuple):
+    """Numbers of heads and of their coordinates."""
+
+    queries: int
+    keys: int
+    """Also of values."""
+    n: int
+    m: int
+    width: int
+    """Of the vectors, at least that of the coordinates and times."""
+
+    @property
+    def slots(self) -> int:
+        """Number of heads of the three kinds together."""
+        return self.queries + 2 * self.keys
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of the projection."""
+        return self.slots * self.width
 
 
 # --- Rows of a stack [N, S, n], whose members may be adjacent in memory or apart --------------------------------------

@@ -25,7 +25,7 @@ from lresnet.geometry.curvature import Curvature, root
 from lresnet.geometry.stack import sum_to
 from lresnet.kernels import supports_pair
 from lresnet.kernels.runtime import is_eager
-from lresnet.kernels.tiles import LONGEST_ROW
+from lresnet.kernels.tiles import LONGEST_ROW, Heads
 from lresnet.nn.rotary import Rotary, apply_rotary
 
 __all__ = [
@@ -151,7 +151,7 @@ def fused_vectors(
     temperature: Tensor,
     dtype: torch.dtype,
     rotary: Rotary | None,
-    sizes: tuple[int, int, int, int, int],
+    heads: Heads,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return q', k' and v' of one projection, [B, T, heads, width] each, by one kernel.
 
@@ -161,9 +161,9 @@ def fused_vectors(
         temperature: One for each head of the queries, [H].
         dtype: That of the vectors.
         rotary: Positions, [T, n // 2] each.
-        sizes: Heads of queries, of keys and values, coordinates n of queries and keys, m of values, and the width.
+        heads: Numbers of heads and of their coordinates.
     """
-    from lresnet.kernels.attention_vectors import Heads, fused_attention_vectors
+    from lresnet.kernels.attention_vectors import fused_attention_vectors
 
     require_positive(temperature, "temperature")
     factor = 1 / temperature.to(torch.float32)
@@ -172,7 +172,7 @@ def fused_vectors(
     else:
         radius = torch.full((), 1 / math.sqrt(kappa), dtype=torch.float32, device=joint.device)
     turns = None if rotary is None else (rotary[0].contiguous(), rotary[1].contiguous())
-    return fused_attention_vectors(joint, factor, radius, turns, dtype, Heads(*sizes), _joint_gradients)
+    return fused_attention_vectors(joint, factor, radius, turns, dtype, heads, _joint_gradients)
 
 
 def _joint_gradients(
@@ -183,7 +183,7 @@ def _joint_gradients(
     cos: Tensor | None,
     sin: Tensor | None,
     dtype: torch.dtype,
-    heads: Any,
+    heads: Heads,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of the projection, the factors and the radius, which autograd can differentiate again."""
     turns = (None, None) if cos is None or sin is None else (cos.unsqueeze(-2), sin.unsqueeze(-2))

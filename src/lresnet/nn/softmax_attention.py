@@ -36,6 +36,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import full_precision, require_features, require_points
 from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.kernels.tiles import Heads
 from lresnet.nn.inner_product_vectors import (
     APPENDED,
     centroids,
@@ -474,8 +475,8 @@ class LorentzAttention(ManifoldModule):
             and supports_fused_vectors(query, kappa, dtype, rotary, self.query_features, self.head_dim)
         ):
             joint = torch.nn.functional.linear(query, *self._aligned_projection())
-            sizes = self.num_heads, self.num_kv_heads, self.query_features, self.value_features, self.head_dim
-            return fused_vectors(joint, kappa, self.temperature, dtype, rotary, sizes)
+            heads = Heads(self.num_heads, self.num_kv_heads, self.query_features, self.value_features, self.head_dim)
+            return fused_vectors(joint, kappa, self.temperature, dtype, rotary, heads)
         counts = self.num_heads, self.num_kv_heads, self.num_kv_heads
         parts = self._projected(query, key, value)
         q, k, v = (part.unflatten(-1, (count, -1)) for part, count in zip(parts, counts, strict=True))
