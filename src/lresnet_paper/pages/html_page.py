@@ -90,6 +90,7 @@ _TITLES = {
 """Names of the paper's tables in words."""
 _VISIBLE_ROWS = 12  # a picture whose panels have more rows is shown on demand
 _VISIBLE_PANELS = 3  # and so is one of more panels, in a section without an overview
+_FEWEST_ROWS = 4  # in a panel, on average: the overview says as much as a picture of fewer methods
 _verdict = partial(html_verdict, signs=_SIGNS)
 
 
@@ -179,7 +180,7 @@ def _table_section(
             "overview": shown,
             "picture": _comparison_svg(results),
             "picture_is_folded": max(map(len, panels.values())) > _VISIBLE_ROWS
-            or (not shown and len(panels) > _VISIBLE_PANELS),
+            or (len(results) < _FEWEST_ROWS * len(panels) if shown else len(panels) > _VISIBLE_PANELS),
             "results": _results_table(panels, comparisons),
             "rows": len(results),
             "summary": list(filter(None, _paragraphs(table_summary(results, lines)))),
