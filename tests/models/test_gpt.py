@@ -247,6 +247,7 @@ def _stored(residual: str) -> list[Tensor]:
     return found
 
 
+@pytest.mark.slow
 def test_compiled_code_stores_the_result_of_every_second_residual():
     own, baseline = _stored("lorentz"), _stored("euclidean")
     points = [t for t in own if t.shape == (2, 64, 256) and t.dtype == torch.float32]
