@@ -306,7 +306,9 @@ def run_study(
             done = all(_run_group(plan, form, out, splits, *group, cells, deadline, report) for group in groups)
         else:
             with worker_pool(workers) as pool:
-                runs = [pool.submit(_run_here, plan, form, out, splits, *group, device, deadline) for group in groups]
+                runs = [
+                    pool.submit(_run_in_worker, plan, form, out, splits, *group, device, deadline) for group in groups
+                ]
                 results = [run.result() for run in as_completed(runs)]
                 done = all(results)
         if not done:
@@ -329,7 +331,8 @@ def _run_group(
     file = results_file(out)
     for stage in ("search", "final"):
         for training in _trainings(plan, group, stage, own_lines(out)):
-            if (stage == "final" and training.split not in splits) or training in set(file.keys()):
+            known = file.keys()
+            if (stage == "final" and training.split not in splits) or training in known:
                 continue
             if time.time() > deadline:
                 return False
@@ -340,7 +343,7 @@ def _run_group(
     return True
 
 
-def _run_here(
+def _run_in_worker(
     plan: Plan,
     form: str,
     out: Path,
