@@ -531,7 +531,7 @@ def test_page_renders_with_untrained_scores_only_and_names_what_is_missing():
     assert "shallow Poincaré" in page[page.index("Not measured:") :].splitlines()[0]
     assert (
         "The study on mammals has untrained scores only (0 of 1,600 trainings). "
-        "The study on all nouns has untrained scores only (0 of 3,584 trainings)."
+        "The study on all nouns has untrained scores only (0 of 1,216 trainings)."
     ) in page
     with pytest.raises(ValueError, match="no final runs"):
         completion_page([])

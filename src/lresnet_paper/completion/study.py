@@ -94,7 +94,7 @@ def planned_trainings(plan: Plan, form: str, lines: Iterable[Line] = ()) -> list
 
     Example:
         >>> len(planned_trainings(read_plan(), "full"))
-        1344
+        456
     """
     known = list(lines)
     groups = [group for _, group in _groups(plan, form)]
