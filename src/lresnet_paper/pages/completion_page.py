@@ -135,10 +135,22 @@ def completion_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
         edges=_grid_edges(own, plan, labels),
         baselines=_baselines(own, contrasts, plan, labels),
         hours=sum(line["seconds"] for line in own) / 3600,
+        gpu=_on_gpu(own),
         hardware=", ".join(sorted({line["hardware"] for line in own})),
         torch=", ".join(sorted({line["versions"]["torch"] for line in own})),
         commands=sorted({line["command"] for line in own}),
     )
+
+
+def _on_gpu(lines: Sequence[Line]) -> dict[str, Any] | None:
+    """Return the GPU of the study and the median seconds of a training there; None without such lines."""
+    found = [line for line in lines if not line["hardware"].startswith("CPU")]
+    if not found:
+        return None
+    return {
+        "hardware": ", ".join(sorted({line["hardware"] for line in found})),
+        "seconds": round(statistics.median(line["seconds"] for line in found)),
+    }
 
 
 def _section(final: Sequence[Line], plan: Plan, form: str, task: str, labels: Mapping[str, str]) -> dict[str, Any]:

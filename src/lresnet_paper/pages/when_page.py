@@ -293,7 +293,9 @@ def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
                     words for cell, words in _HIERARCHIES.items() if any(one.cell.startswith(f"{cell}/") for one in own)
                 ),
                 "dimensions": _range([one.dimension for one in own]),
-                "better_in": [one.dimension for one in own if one.verdict == "better"],
+                "better_in": {
+                    words: dimensions for cell, words in _HIERARCHIES.items() if (dimensions := _better_in(own, cell))
+                },
                 "leads": _signed_range([one.difference.mean for one in own if one.verdict == "better"]),
                 "width": max((one.difference.half_width for one in own), default=0.0),
             }
@@ -301,6 +303,11 @@ def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
         },
         "layers": plan["networks"]["num_layers"],
     }
+
+
+def _better_in(contrasts: Iterable[Any], hierarchy: str) -> list[int]:
+    """Return the dimensions in which the hyperbolic embedding of this hierarchy is better."""
+    return [one.dimension for one in contrasts if one.verdict == "better" and one.cell.startswith(f"{hierarchy}/")]
 
 
 def taxonomy_key(line: Line) -> tuple[Any, ...]:
