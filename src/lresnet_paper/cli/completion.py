@@ -30,7 +30,7 @@ def completion(
         out: The file of JSON lines.
         plan: Another plan of the same form. Default: the plan of the study.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-        workers: Processes that share the device. They train different tasks and dimensions.
+        workers: Processes that share the device. They train different arms, tasks and dimensions.
         minutes: Start no training after this many minutes.
     """
     import torch

@@ -296,7 +296,7 @@ def sampled_negatives(
     else:
         low = np.clip(place[true] - _DEGREE_WINDOW, 0, None)
         high = np.clip(place[true] + _DEGREE_WINDOW + 1, None, n)
-    taken = np.unique(known.numpy()[0] * n + known.numpy()[1])
+    taken = np.sort(known.numpy()[0] * n + known.numpy()[1])
 
     def is_wrong(drawn: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         code = query[rows] * n + drawn

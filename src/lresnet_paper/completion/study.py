@@ -292,7 +292,7 @@ def run_study(
         form: a name of the plan's ``forms``.
         out: the file of JSON lines; each line is written as soon as it is known.
         device: where to train.
-        workers: processes that share the device. Each runs the arms of a task, protocol and dimension one by one.
+        workers: processes that share the device. Each runs one arm of a task, protocol and dimension after the other.
         minutes: start no training after this many minutes. None: run all.
         nouns: the hierarchy, for one worker; None: that of the form is loaded.
         report: called with a line of text after every training; several workers print it instead.
@@ -307,7 +307,9 @@ def run_study(
         else:
             with worker_pool(workers) as pool:
                 runs = [
-                    pool.submit(_run_in_worker, plan, form, out, splits, *group, device, deadline) for group in groups
+                    pool.submit(_run_in_worker, plan, form, out, splits, task, single, device, deadline)
+                    for task, group in groups
+                    for single in (group._replace(arms=(arm,)) for arm in group.arms)
                 ]
                 results = [run.result() for run in as_completed(runs)]
                 done = all(results)
