@@ -1,21 +1,27 @@
 """``python -m tests.kernels.ahead_of_time``: compile kernels for a GPU, also on a machine without one.
 
 This is a separate program because Triton chooses between its compiler and its interpreter at import. It prints a line
-of JSON per kernel: its name, and the order in which its machine code loads, waits for all warps, and stores.
+of JSON per kernel: its name, the width of its heads if it has some, the order in which its code loads, waits for all
+warps, and stores, the number of these accesses to global memory by their size in bytes, and the bytes of its stack,
+where registers are spilled.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
 
 from lresnet.kernels import attention_vectors, centroid_pooling, join, norm_relu, pairwise_distance, pooling, prototypes
@@ -27,8 +33,9 @@ _POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*b
 _KINDS = {"ld.global": "load", "bar.sync": "wait", "st.global": "store"}
 
 
-def compiled(kernel: JITFunction, *arguments: Any, **constants: Any) -> str:
-    """Return the machine code for these arguments, specialised like Triton's: integers 1 and multiples of 16."""
+def compiled(kernel: JITFunction, *arguments: Any, **constants: Any) -> CompiledKernel:
+    """Compile the kernel for these arguments, specialised like Triton's: integers 1 and multiples of 16."""
+    options = {"num_warps": constants.pop("num_warps")} if "num_warps" in constants else {}
     given = dict(zip((p.name for p in kernel.params), arguments, strict=False)) | constants
     signature, values, attributes = {}, {}, {}
     for i, parameter in enumerate(kernel.params):
@@ -41,13 +48,35 @@ def compiled(kernel: JITFunction, *arguments: Any, **constants: Any) -> str:
         signature[parameter.name] = kind
         if isinstance(number, int) and number % 16 == 0:
             attributes[(i,)] = [["tt.divisibility", 16]]
-    return triton.compile(ASTSource(kernel, signature, values, attributes), target=_H200).asm["ptx"]
+    return triton.compile(ASTSource(kernel, signature, values, attributes), target=_H200, options=options)
+
+
+def accesses(ptx: str) -> dict[str, Counter[int]]:
+    """Return the number of loads and stores of global memory by the bytes that a thread moves."""
+    found: dict[str, Counter[int]] = {"load": Counter(), "store": Counter()}
+    for kind, vector, bits in re.findall(r"\b(ld|st)\.global(?:\.v(\d))?\.b(\d+)", ptx):
+        found["load" if kind == "ld" else "store"][int(vector or 1) * int(bits) // 8] += 1
+    for size in re.findall(r"\bcp\.async\.c[ag]\.shared\.global \[[^]]*\], \[[^]]*\], (0x\w+)", ptx):
+        found["load"][int(size, 16)] += 1
+    return found
+
+
+def stack(cubin: bytes) -> int:
+    """Return the bytes of the stack of this machine code."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "kernel.cubin")
+        file.write_bytes(cubin)
+        program = triton.knobs.nvidia.cuobjdump.path
+        usage = subprocess.run([program, "-res-usage", file], capture_output=True, text=True, check=True).stdout
+    return int(re.findall(r"STACK:(\d+)", usage)[0])
 
 
 def print_order(kernel: JITFunction, grid: tuple[int, ...]) -> Any:
     def launch(*arguments: Any, **constants: Any) -> None:
-        lines = re.findall("|".join(_KINDS), compiled(kernel, *arguments, **constants))
-        facts = {"kernel": kernel.fn.__name__, "order": [_KINDS[line] for line in lines]}
+        code = compiled(kernel, *arguments, **constants).asm
+        lines = re.findall("|".join(_KINDS), code["ptx"])
+        facts = {"kernel": kernel.fn.__name__, "width": constants.get("WIDTH"), "stack": stack(code["cubin"])}
+        facts |= {"order": [_KINDS[line] for line in lines]} | accesses(code["ptx"])
         sys.stdout.write(json.dumps(facts) + "\n")
 
     return launch
@@ -85,6 +114,12 @@ def main() -> None:
         vectors = attention_vectors.forward(x, one, one[0], angles, angles, dtype, heads)
         for needs_sums in (False, True):
             attention_vectors.backward(vectors, vectors, one, one[0], angles, angles, dtype, heads, needs_sums)
+    # lorentz_gpt: 16 x 1,024 tokens, 8 heads.
+    heads, one, angles = Heads(8, 8, 61, 63, 64), torch.ones(8), torch.empty(1024, 32)
+    x = torch.empty(16, 1024, heads.columns, dtype=torch.bfloat16)
+    vectors = attention_vectors.forward(x, one, one[0], angles, angles, x.dtype, heads)
+    by_head = [torch.empty_like(v.transpose(1, 2)).transpose(1, 2) for v in vectors]
+    attention_vectors.backward(by_head, vectors, one, one[0], angles, angles, x.dtype, heads, True)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,44 @@ def test_rotary_positions_keep_norms_and_are_complex_factors():
     torch.testing.assert_close(y[0], x[0])
 
 
+@pytest.mark.parametrize(
+    ("n", "half", "pairs"),
+    [(61, 32, 29), (13, 8, 5), (29, 16, 13), (15, 8, 7), (8, 4, 4), (64, 32, 32), (10, 5, 5), (9, 4, 4), (1, 0, 0)],
+)
+def test_rotary_positions_turn_pairs_at_a_fixed_distance(n, half, pairs):
+    p = torch.tensor([0.0, 1.0, 2.5, 700.0], dtype=torch.float64)
+    cos, sin = RotaryPositions(n)(p)
+    assert cos.shape == sin.shape == (4, half)
+    x = torch.randn(4, n, dtype=torch.float64)
+    expected = x.clone()
+    for row in range(4):
+        turn = torch.eye(n, dtype=torch.float64)
+        for i in range(pairs):
+            angle = p[row] * 10000.0 ** (-i / pairs)
+            turn[i, i] = turn[i + half, i + half] = angle.cos()
+            turn[i + half, i] = angle.sin()
+            turn[i, i + half] = -angle.sin()
+        expected[row] = turn @ x[row]
+    y = apply_rotary(x, cos, sin)
+    torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(y.norm(dim=-1), x.norm(dim=-1), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(apply_rotary(y, cos, -sin), x, rtol=1e-9, atol=1e-9)
+
+
+def test_angles_of_coordinates_without_a_partner_are_not_used():
+    x, (cos, sin) = torch.randn(5, 13), RotaryPositions(13)(torch.arange(5))
+    expected = apply_rotary(x, cos, sin)
+    assert torch.equal(expected[:, 5:8], x[:, 5:8])
+    cos[:, 5:], sin[:, 5:] = torch.nan, torch.nan
+    assert torch.equal(apply_rotary(x, cos, sin), expected)
+
+
+@pytest.mark.parametrize(("n", "half"), [(60, 32), (12, 8), (13, 9), (2, 3), (0, 1)])
+def test_rotary_tables_that_do_not_fit_a_head_are_reported(n, half):
+    with pytest.raises(ValueError, match=f"turn {2 * half} coordinates, but a head has {n}"):
+        apply_rotary(torch.ones(5, n), torch.ones(5, half), torch.zeros(5, half))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_rotary_angles_do_not_depend_on_the_dtype_of_the_network(dtype):
     """The frequencies were a buffer, which half precision rounded: position 257 was position 256."""

@@ -18,31 +18,63 @@ from torch import Tensor
 
 from lresnet.kernels.math import jit
 from lresnet.kernels.runtime import compile_ahead, launch
-from lresnet.kernels.tiles import Heads, attention_vectors_tile
+from lresnet.kernels.tiles import Heads, Tile, attention_vectors_backward_tile, attention_vectors_tile
 
 __all__ = ["backward", "forward", "fused_attention_vectors"]
 
 Vectors = tuple[Tensor, Tensor, Tensor]
 
+_ALIGNMENT = 8  # 16 bytes in half precision
+
 
 # --- 1. Kernels -------------------------------------------------------------------------------------------------------
-# A program computes the heads of one kind (queries, keys or values), one after the other, so that it reads the angles
-# of its rows once. The row of a head has three parts: the first and the second coordinates of the pairs that turn, HALF
-# each, and the rest: coordinates that do not turn, the appended numbers and zeros. REST is the block of the rest, and
-# BLOCK that of a whole head, since values do not turn. A line of sums has two numbers for each head of all kinds.
+# A row of a tile is one head of one token, and rows that are adjacent in a tile are adjacent in memory. A program
+# computes one tile of one kind (queries, keys or values) for some of the sequences, one after the other: what belongs
+# to a row, such as its angles, is read once, and the sums of a row stay in registers.
+#
+# A head has three parts: the first and the second coordinates of the pairs that turn, HALF columns each, and the rest.
+# All three are blocks of BLOCK columns, so that a thread holds the same rows of each. Columns that are read but are no
+# coordinates are replaced by 0. This is cheaper than a mask, which would divide the 16 bytes that one load moves.
+# Values do not turn: their rest is the whole head. Strides are in units of UNIT numbers: the compiler then knows that
+# the addresses are aligned.
 
 
 @jit
-def _angles(cos_pointer, sin_pointer, time, half, HALF: tl.constexpr):
-    """Return cosines and sines [ROWS, block of HALF]."""
-    c = tl.load(cos_pointer + time * HALF + half, mask=half < HALF, other=0.0).to(tl.float32)
-    s = tl.load(sin_pointer + time * HALF + half, mask=half < HALF, other=0.0).to(tl.float32)
-    return c, s
+def _work(length, sequences, ROWS: tl.constexpr, HEADS: tl.constexpr):
+    """Return kind (queries, keys or values), tile and first sequence of this program."""
+    third = tl.program_id(0) // 3
+    tiles = tl.cdiv(length * HEADS, ROWS)
+    # Adjacent programs read adjacent columns. The order of the kinds varies: each multiprocessor gets all three.
+    return (tl.program_id(0) + third) % 3, third % tiles, third // tiles * sequences
 
 
 @jit
-def _load(pointer, column, mask):
-    return tl.load(pointer + column, mask=mask, other=0.0).to(tl.float32)
+def _rows(tile, length, ROWS: tl.constexpr, HEADS: tl.constexpr):
+    """Return index, token and head of the rows of a tile, [ROWS, 1], and whether there are such rows."""
+    row = tile * ROWS + tl.arange(0, ROWS)[:, None]
+    return row.to(tl.int64), (row // HEADS).to(tl.int64), row % HEADS, row < length * HEADS
+
+
+@jit
+def _angles(cos_pointer, sin_pointer, time, pair, inside, factor, N: tl.constexpr, HALF: tl.constexpr):
+    """Return cosines and sines times ``factor``, [ROWS, BLOCK], of angle 0 for coordinates without a partner."""
+    mask = inside & (pair < HALF)
+    c = tl.load(cos_pointer + time * HALF + pair, mask=mask, other=1.0).to(tl.float32)
+    s = tl.load(sin_pointer + time * HALF + pair, mask=mask, other=0.0).to(tl.float32)
+    turns = pair < N - HALF
+    return tl.where(turns, c, 1.0) * factor, tl.where(turns, s, 0.0) * factor
+
+
+@jit
+def _zeros(ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    return tl.zeros((ROWS, BLOCK), tl.float32)
+
+
+@jit
+def _load(pointer, column, mask, end):
+    """Return the numbers of the columns before ``end`` in float32, and 0 for the others."""
+    x = tl.load(pointer + column, mask=mask, other=0.0).to(tl.float32)
+    return tl.where(column < end, x, 0.0)
 
 
 @jit
@@ -51,160 +83,194 @@ def _rounded(x, pointer):
 
 
 @jit
+def _store(pointer, column, x, mask):
+    tl.store(pointer + column, x.to(pointer.dtype.element_ty), mask=mask)
+
+
+@jit
+def _with_numbers(x, column, number, high, low, N: tl.constexpr, ROLE: tl.constexpr, SPLIT: tl.constexpr):
+    """Return x with the appended numbers in their columns."""
+    if SPLIT and ROLE == "query":
+        x = tl.where((column == N) | (column == N + 1), high, x)
+        return tl.where(column == N + 2, low, x)
+    elif SPLIT and ROLE == "key":
+        x = tl.where((column == N) | (column == N + 2), high, x)
+        return tl.where(column == N + 1, low, x)
+    else:
+        return tl.where(column == N, number, x)
+
+
+@jit
+def _of_numbers(g, column, N: tl.constexpr, ROLE: tl.constexpr, SPLIT: tl.constexpr):
+    """Return what of g is the gradient of a leading part of a time, which stands at N and, of two parts, once more."""
+    if SPLIT and ROLE == "query":
+        return tl.where((column == N) | (column == N + 1), g, 0.0)
+    elif SPLIT and ROLE == "key":
+        return tl.where((column == N) | (column == N + 2), g, 0.0)
+    else:
+        return tl.where(column == N, g, 0.0)
+
+
+@jit
 def _write_vectors(
-    x_pointer, out_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index, rows, length, x_batch, x_time,
-    heads, n, width, ROLE: tl.constexpr, HALF: tl.constexpr, SPLIT: tl.constexpr,
-    ROWS: tl.constexpr, PAIRS: tl.constexpr, REST: tl.constexpr,
+    x_pointer, out_pointer, factor_pointer, radius, cos_pointer, sin_pointer, tile, first, last, length,
+    x_batch, x_time, ROLE: tl.constexpr, HEADS: tl.constexpr, N: tl.constexpr, WIDTH: tl.constexpr,
+    HALF: tl.constexpr, SPLIT: tl.constexpr, UNIT: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Write the vectors of the heads of one kind; ``x_pointer`` is where the first of them starts."""
-    inside, time, row = index < rows, index % length, index.to(tl.int64)
-    place = (index // length).to(tl.int64) * x_batch + time.to(tl.int64) * x_time
-    # Column of the rest in a head, and what is there: a coordinate before n, then the numbers.
-    column = 2 * HALF + tl.arange(0, REST)[None, :]
+    """Write the vectors of one tile of the sequences from ``first`` to ``last``; ``x_pointer`` is that of the kind."""
+    row, time, head, inside = _rows(tile, length, ROWS, HEADS)
+    x_row = time * x_time * UNIT + head * WIDTH
+    factor = tl.load(factor_pointer + head, mask=inside, other=1.0) if ROLE == "query" else 1.0
+    r = radius * factor
+    pair = tl.arange(0, BLOCK)[None, :]
+    column = 2 * HALF + pair
+    paired, others = inside & (pair < HALF), inside & (column < WIDTH)
     if HALF > 0:
-        half = tl.arange(0, PAIRS)[None, :]
-        turns = inside & (half < HALF)
-        c, s = _angles(cos_pointer, sin_pointer, time, half, HALF)
-    for head in range(heads):
-        x = x_pointer + place + head * width
-        out = out_pointer + row * (heads * width) + head * width
-        factor = tl.load(factor_pointer + head) if ROLE == "query" else 1.0
-        r = radius * factor
-        rest = _rounded(_load(x, column, inside & (column < n)) * factor, out_pointer)
-        square = tl.sum(rest * rest, axis=1, keep_dims=True)
+        c, s = _angles(cos_pointer, sin_pointer, time, pair, inside, factor, N, HALF)
+    for sequence in tl.range(first, last, num_stages=STAGES):
+        x = x_pointer + tl.cast(sequence, tl.int64) * x_batch * UNIT + x_row
+        out = out_pointer + tl.cast(sequence, tl.int64) * length * HEADS * WIDTH + row * WIDTH
+        squares = _zeros(ROWS, BLOCK)
         if HALF > 0:
-            first, second = _load(x, half, turns), _load(x, half + HALF, turns)
-            turned = _rounded((first * c - second * s) * factor, out_pointer)
-            second = _rounded((first * s + second * c) * factor, out_pointer)
-            square += tl.sum(turned * turned + second * second, axis=1, keep_dims=True)
-            tl.store(out + half, turned.to(out_pointer.dtype.element_ty), mask=turns)
-            tl.store(out + half + HALF, second.to(out_pointer.dtype.element_ty), mask=turns)
+            x1, x2 = _load(x, pair, paired, N), _load(x + HALF, pair, paired, N - HALF)
+            y1, y2 = _rounded(x1 * c - x2 * s, out_pointer), _rounded(x1 * s + x2 * c, out_pointer)
+            squares += y1 * y1 + y2 * y2
+        if WIDTH > 2 * HALF:
+            rest = _rounded(_load(x, column, others, N) * factor, out_pointer)
+            squares += rest * rest
+        square = tl.sum(squares, axis=1, keep_dims=True)
         t = tl.sqrt_rn(square + r * r)
         number = -t if ROLE == "query" else tl.div_rn(square, t + r)
-        rest = tl.where(column == n, number, rest)
-        if SPLIT and ROLE != "value":
-            high = _rounded(number, out_pointer)
-            low = number - high
-            rest = tl.where(column == n + 1, high if ROLE == "query" else low, rest)
-            rest = tl.where(column == n + 2, low if ROLE == "query" else high, rest)
-        tl.store(out + column, rest.to(out_pointer.dtype.element_ty), mask=inside & (column < width))
+        high = _rounded(number, out_pointer)
+        if HALF > 0:
+            if N < 2 * HALF:
+                y2 = _with_numbers(y2, HALF + pair, number, high, number - high, N, ROLE, SPLIT)
+            _store(out, pair, y1, paired)
+            _store(out + HALF, pair, y2, paired)
+        if WIDTH > 2 * HALF:
+            rest = _with_numbers(rest, column, number, high, number - high, N, ROLE, SPLIT)
+            _store(out, column, rest, others)
 
 
 @jit
 def _forward(
     x_pointer, factor_pointer, radius_pointer, cos_pointer, sin_pointer, q_pointer, k_pointer, v_pointer,
-    rows, length, x_batch, x_time, heads, kv_heads, n, m, width,
-    HALF: tl.constexpr, SPLIT: tl.constexpr,
-    ROWS: tl.constexpr, PAIRS: tl.constexpr, REST: tl.constexpr, BLOCK: tl.constexpr,
+    batch, length, sequences, x_batch, x_time,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, N: tl.constexpr, M: tl.constexpr, WIDTH: tl.constexpr,
+    HALF: tl.constexpr, SPLIT: tl.constexpr, UNIT: tl.constexpr,
+    ROWS: tl.constexpr, TURNED: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    kind = tl.program_id(0) % 3  # adjacent programs read adjacent columns
-    index = ((tl.program_id(0) // 3) * ROWS + tl.arange(0, ROWS))[:, None]
+    kind, tile, first = _work(length, sequences, ROWS, HEADS)
+    last = tl.minimum(first + sequences, batch)
     radius = tl.load(radius_pointer)
     if kind == 0:
         _write_vectors(
-            x_pointer, q_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index, rows, length, x_batch,
-            x_time, heads, n, width, "query", HALF, SPLIT, ROWS, PAIRS, REST,
+            x_pointer, q_pointer, factor_pointer, radius, cos_pointer, sin_pointer, tile, first, last, length,
+            x_batch, x_time, "query", HEADS, N, WIDTH, HALF, SPLIT, UNIT, ROWS, TURNED, STAGES,
         )  # fmt: skip
-    elif kind == 1:
-        _write_vectors(
-            x_pointer + heads * width, k_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index, rows,
-            length, x_batch, x_time, kv_heads, n, width, "key", HALF, SPLIT, ROWS, PAIRS, REST,
-        )  # fmt: skip
-    else:
-        _write_vectors(
-            x_pointer + (heads + kv_heads) * width, v_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index,
-            rows, length, x_batch, x_time, kv_heads, m, width, "value", 0, SPLIT, ROWS, PAIRS, BLOCK,
-        )  # fmt: skip
+    elif tile * ROWS < length * KV_HEADS:
+        if kind == 1:
+            _write_vectors(
+                x_pointer + HEADS * WIDTH, k_pointer, factor_pointer, radius, cos_pointer, sin_pointer, tile, first,
+                last, length, x_batch, x_time, "key", KV_HEADS, N, WIDTH, HALF, SPLIT, UNIT, ROWS, TURNED, STAGES,
+            )  # fmt: skip
+        else:
+            _write_vectors(
+                x_pointer + (HEADS + KV_HEADS) * WIDTH, v_pointer, factor_pointer, radius, cos_pointer, sin_pointer,
+                tile, first, last, length, x_batch, x_time, "value", KV_HEADS, M, WIDTH, 0, SPLIT, UNIT,
+                ROWS, BLOCK, STAGES,
+            )  # fmt: skip
 
 
 @jit
 def _write_gradients(
-    g_pointer, y_pointer, gx_pointer, lines_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index, rows,
-    length, g_batch, g_time, g_head, heads, n, width, columns,
-    ROLE: tl.constexpr, HALF: tl.constexpr, SPLIT: tl.constexpr, SUMS: tl.constexpr,
-    ROWS: tl.constexpr, PAIRS: tl.constexpr, REST: tl.constexpr,
+    g_pointer, y_pointer, gx_pointer, lines_pointer, factor_pointer, radius, cos_pointer, sin_pointer, tile, first,
+    last, length, sequences, g_batch, g_time, g_head, slot,
+    ROLE: tl.constexpr, HEADS: tl.constexpr, SLOTS: tl.constexpr, N: tl.constexpr, WIDTH: tl.constexpr,
+    HALF: tl.constexpr, SPLIT: tl.constexpr, UNIT: tl.constexpr, SUMS: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of the heads of one kind, and their sums for factor and radius, two for each head."""
-    inside, time, row = index < rows, index % length, index.to(tl.int64)
-    place = (index // length).to(tl.int64) * g_batch + time.to(tl.int64) * g_time
-    column = 2 * HALF + tl.arange(0, REST)[None, :]
-    coordinate = inside & (column < n)
-    g_head = tl.cast(g_head, tl.int64)  # gradients stored by head: the product below may exceed 32 bits
+    """Write the gradients of one tile, and the sums over the sequences for factor and radius, two for each row."""
+    row, time, head, inside = _rows(tile, length, ROWS, HEADS)
+    g_row = (time * g_time + head.to(tl.int64) * g_head) * UNIT
+    gx_row = time * (SLOTS * WIDTH) + head * WIDTH
+    factor = tl.load(factor_pointer + head, mask=inside, other=1.0) if ROLE == "query" else 1.0
+    r = radius * factor
+    pair = tl.arange(0, BLOCK)[None, :]
+    column = 2 * HALF + pair
+    paired, others = inside & (pair < HALF), inside & (column < WIDTH)
     if HALF > 0:
-        half = tl.arange(0, PAIRS)[None, :]
-        turns = inside & (half < HALF)
-        c, s = _angles(cos_pointer, sin_pointer, time, half, HALF)
-    for head in range(heads):
-        g, y = g_pointer + place + head * g_head, y_pointer + row * (heads * width) + head * width
-        gx = gx_pointer + row * columns + head * width
-        factor = tl.load(factor_pointer + head) if ROLE == "query" else 1.0
-        r = radius * factor
-        x = _load(y, column, coordinate)
-        g_rest = _load(g, column, inside & (column < width))
-        square = tl.sum(x * x, axis=1, keep_dims=True)
-        # The numbers' gradients: those of the leading part of a time, which stands at n and, of two parts, once more.
-        leading = column == n
-        if SPLIT and ROLE != "value":
-            leading = leading | (column == (n + 1 if ROLE == "query" else n + 2))
-        gt = tl.sum(tl.where(leading, g_rest, 0.0), axis=1, keep_dims=True)
+        c, s = _angles(cos_pointer, sin_pointer, time, pair, inside, factor, N, HALF)
+    to_factor, to_radius = _zeros(ROWS, 1), _zeros(ROWS, 1)
+    for sequence in tl.range(first, last, num_stages=STAGES):
+        g = g_pointer + tl.cast(sequence, tl.int64) * g_batch * UNIT + g_row
+        y = y_pointer + tl.cast(sequence, tl.int64) * length * HEADS * WIDTH + row * WIDTH
+        gx = gx_pointer + tl.cast(sequence, tl.int64) * length * SLOTS * WIDTH + gx_row
+        squares, products, numbers = _zeros(ROWS, BLOCK), _zeros(ROWS, BLOCK), _zeros(ROWS, BLOCK)
         if HALF > 0:
-            x1, x2 = _load(y, half, turns), _load(y, half + HALF, turns)
-            g1, g2 = _load(g, half, turns), _load(g, half + HALF, turns)
-            square += tl.sum(x1 * x1 + x2 * x2, axis=1, keep_dims=True)
+            x1, x2 = _load(y, pair, paired, N), _load(y + HALF, pair, paired, N - HALF)
+            g1, g2 = _load(g, pair, paired, WIDTH), _load(g + HALF, pair, paired, WIDTH)
+            squares += x1 * x1 + x2 * x2
+            products += g1 * x1 + g2 * x2
+            if N < 2 * HALF:
+                numbers += _of_numbers(g2, HALF + pair, N, ROLE, SPLIT)
+        if WIDTH > 2 * HALF:
+            x, g_rest = _load(y, column, others, N), _load(g, column, others, WIDTH)
+            squares += x * x
+            products += g_rest * x
+            numbers += _of_numbers(g_rest, column, N, ROLE, SPLIT)
+        square, gt = tl.sum(squares, axis=1, keep_dims=True), tl.sum(numbers, axis=1, keep_dims=True)
         t = tl.sqrt_rn(square + r * r)
         share = tl.div_rn(-gt if ROLE == "query" else gt, t)
-        g_rest = tl.where(column < n, g_rest + x * share, 0.0)
-        if SUMS:
-            total = tl.sum(g_rest * x, axis=1, keep_dims=True)
-        # The columns beyond n come from rows of 0 of the projection's weight: their gradient must be finite.
-        kind = gx_pointer.dtype.element_ty
-        tl.store(gx + column, (g_rest * factor).to(kind), mask=inside & (column < width))
+        # The columns beyond N come from rows of 0 of the projection's weight: their gradient must be finite.
         if HALF > 0:
-            g1, g2 = g1 + x1 * share, g2 + x2 * share
-            if SUMS:
-                total += tl.sum(g1 * x1 + g2 * x2, axis=1, keep_dims=True)
-            tl.store(gx + half, ((g1 * c + g2 * s) * factor).to(kind), mask=turns)
-            tl.store(gx + half + HALF, ((g2 * c - g1 * s) * factor).to(kind), mask=turns)
+            g1, g2 = g1 + x1 * share, tl.where(pair < N - HALF, g2 + x2 * share, 0.0)
+            _store(gx, pair, g1 * c + g2 * s, paired)
+            _store(gx + HALF, pair, g2 * c - g1 * s, paired)
+        if WIDTH > 2 * HALF:
+            _store(gx, column, tl.where(column < N, g_rest + x * share, 0.0) * factor, others)
         if SUMS:
-            slope = r if ROLE == "query" else -tl.div_rn(square, t + r)
-            tl.store(lines_pointer + 2 * head, tl.sum(total))
-            tl.store(lines_pointer + 2 * head + 1, tl.sum(tl.where(inside, share * slope, 0.0)))
+            to_factor += tl.sum(products, axis=1, keep_dims=True) + share * square
+            to_radius += share * (r if ROLE == "query" else -tl.div_rn(square, t + r))
+    if SUMS:
+        line = (tl.cast(first // sequences, tl.int64) * length + time) * SLOTS + slot + head
+        tl.store(lines_pointer + 2 * line, to_factor, mask=inside)
+        tl.store(lines_pointer + 2 * line + 1, to_radius, mask=inside)
 
 
 @jit
 def _backward(
     gq_pointer, gk_pointer, gv_pointer, q_pointer, k_pointer, v_pointer, factor_pointer, radius_pointer,
-    cos_pointer, sin_pointer, gx_pointer, lines_pointer, rows, length,
+    cos_pointer, sin_pointer, gx_pointer, lines_pointer, batch, length, sequences,
     gq_batch, gq_time, gq_head, gk_batch, gk_time, gk_head, gv_batch, gv_time, gv_head,
-    heads, kv_heads, n, m, width,
-    HALF: tl.constexpr, SPLIT: tl.constexpr, SUMS: tl.constexpr,
-    ROWS: tl.constexpr, PAIRS: tl.constexpr, REST: tl.constexpr, BLOCK: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, N: tl.constexpr, M: tl.constexpr, WIDTH: tl.constexpr,
+    HALF: tl.constexpr, SPLIT: tl.constexpr, UNIT: tl.constexpr, SUMS: tl.constexpr,
+    ROWS: tl.constexpr, TURNED: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    kind, tile = tl.program_id(0) % 3, tl.program_id(0) // 3
-    index = (tile * ROWS + tl.arange(0, ROWS))[:, None]
-    slots = heads + 2 * kv_heads
-    columns = slots * width
-    lines_pointer = lines_pointer + tile.to(tl.int64) * 2 * slots if SUMS else lines_pointer
+    kind, tile, first = _work(length, sequences, ROWS, HEADS)
+    last = tl.minimum(first + sequences, batch)
+    slots: tl.constexpr = HEADS + 2 * KV_HEADS
     radius = tl.load(radius_pointer)
     if kind == 0:
         _write_gradients(
-            gq_pointer, q_pointer, gx_pointer, lines_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index,
-            rows, length, gq_batch, gq_time, gq_head, heads, n, width, columns,
-            "query", HALF, SPLIT, SUMS, ROWS, PAIRS, REST,
+            gq_pointer, q_pointer, gx_pointer, lines_pointer, factor_pointer, radius, cos_pointer, sin_pointer,
+            tile, first, last, length, sequences, gq_batch, gq_time, gq_head, 0,
+            "query", HEADS, slots, N, WIDTH, HALF, SPLIT, UNIT, SUMS, ROWS, TURNED, STAGES,
         )  # fmt: skip
-    elif kind == 1:
-        _write_gradients(
-            gk_pointer, k_pointer, gx_pointer + heads * width, lines_pointer + 2 * heads if SUMS else lines_pointer,
-            factor_pointer, radius, cos_pointer, sin_pointer, index, rows, length, gk_batch, gk_time, gk_head,
-            kv_heads, n, width, columns, "key", HALF, SPLIT, SUMS, ROWS, PAIRS, REST,
-        )  # fmt: skip
-    else:
-        first = heads + kv_heads
-        _write_gradients(
-            gv_pointer, v_pointer, gx_pointer + first * width, lines_pointer + 2 * first if SUMS else lines_pointer,
-            factor_pointer, radius, cos_pointer, sin_pointer, index, rows, length, gv_batch, gv_time, gv_head,
-            kv_heads, m, width, columns, "value", 0, SPLIT, SUMS, ROWS, PAIRS, BLOCK,
-        )  # fmt: skip
+    elif tile * ROWS < length * KV_HEADS:
+        if kind == 1:
+            _write_gradients(
+                gk_pointer, k_pointer, gx_pointer + HEADS * WIDTH, lines_pointer, factor_pointer, radius, cos_pointer,
+                sin_pointer, tile, first, last, length, sequences, gk_batch, gk_time, gk_head, HEADS,
+                "key", KV_HEADS, slots, N, WIDTH, HALF, SPLIT, UNIT, SUMS, ROWS, TURNED, STAGES,
+            )  # fmt: skip
+        else:
+            _write_gradients(
+                gv_pointer, v_pointer, gx_pointer + (HEADS + KV_HEADS) * WIDTH, lines_pointer, factor_pointer, radius,
+                cos_pointer, sin_pointer, tile, first, last, length, sequences, gv_batch, gv_time, gv_head,
+                HEADS + KV_HEADS, "value", KV_HEADS, slots, M, WIDTH, 0, SPLIT, UNIT, SUMS, ROWS, BLOCK, STAGES,
+            )  # fmt: skip
 
 
 # --- 2. Launch --------------------------------------------------------------------------------------------------------
@@ -219,18 +285,20 @@ def forward(
         x: The projection, [B, T, P].
         factor: Factor of the queries by head, float32 [H].
         radius: :math:`1/\\sqrt\\kappa`, float32 [].
-        cos, sin: Angles [T, half], contiguous, or None.
+        cos, sin: Angles [T, half], contiguous, with 2 half <= width, or None.
         dtype: float32, or a half precision, in which times are split.
         heads: Numbers of heads.
     """
     x = x if x.stride(-1) == 1 else x.contiguous()
     batch, length = x.shape[:2]
     q, k, v = (x.new_empty((batch, length, count, heads.width), dtype=dtype) for count in _counts(heads))
-    rows, tile = batch * length, attention_vectors_tile(heads.width)
+    tile = attention_vectors_tile(heads.width, _half(cos))
+    programs, sequences = _division(batch, length, heads, tile)
+    unit, strides = _in_units(x.stride()[:2])
     with torch.cuda.device_of(x):
         launch(
-            _forward, (3 * -(-rows // tile.rows),), x, factor, radius, cos, sin, q, k, v, rows, length,
-            x.stride(0), x.stride(1), *heads, SPLIT=dtype != torch.float32, **_blocks(cos, heads),
+            _forward, (programs,), x, factor, radius, cos, sin, q, k, v, batch, length, sequences, *strides,
+            SPLIT=dtype != torch.float32, UNIT=unit, **_constants(cos, heads, tile),
         )  # fmt: skip
     return q, k, v
 
@@ -254,14 +322,15 @@ def backward(
     gq, gk, gv = (g if g.stride(-1) == 1 else g.contiguous() for g in gradients)
     batch, length = q.shape[:2]
     gx = q.new_empty((batch, length, heads.columns), dtype=dtype)
-    rows, tile = batch * length, attention_vectors_tile(heads.width)
-    tiles = -(-rows // tile.rows)
-    lines = factor.new_empty(_lines_shape(rows, heads, needs_sums))
+    tile = attention_vectors_backward_tile(heads.width, _half(cos))
+    programs, sequences = _division(batch, length, heads, tile)
+    lines = factor.new_empty(_lines_shape(batch, length, cos, heads, needs_sums))
+    unit, strides = _in_units((*gq.stride()[:3], *gk.stride()[:3], *gv.stride()[:3]))
     with torch.cuda.device_of(q):
         launch(
-            _backward, (3 * tiles,), gq, gk, gv, q, k, v, factor, radius, cos, sin, gx,
-            lines if needs_sums else None, rows, length, *gq.stride()[:3], *gk.stride()[:3], *gv.stride()[:3],
-            *heads, SPLIT=q.dtype != torch.float32, SUMS=needs_sums, **_blocks(cos, heads),
+            _backward, (programs,), gq, gk, gv, q, k, v, factor, radius, cos, sin, gx, lines if needs_sums else None,
+            batch, length, sequences, *strides,
+            SPLIT=q.dtype != torch.float32, UNIT=unit, SUMS=needs_sums, **_constants(cos, heads, tile),
         )  # fmt: skip
     return gx, lines
 
@@ -274,17 +343,38 @@ def number_gradients(lines: Tensor, factor: Tensor, radius: Tensor) -> tuple[Ten
     return to_factor[:heads] / factor + radius * own, (own * factor).sum() + to_radius[heads:].sum()
 
 
-def _lines_shape(rows: int, heads: Heads, needs_sums: bool) -> tuple[int, int, int]:
-    tile = attention_vectors_tile(heads.width)
-    return (-(-rows // tile.rows) if needs_sums else 0, heads.slots, 2)
+def _division(batch: int, length: int, heads: Heads, tile: Tile) -> tuple[int, int]:
+    """Return the number of programs, and the number of sequences that one of them computes."""
+    tiles = 3 * -(-length * heads.queries // tile.rows)
+    parts = torch.sym_max(1, torch.sym_min(batch, tile.programs // tiles))  # of the batch
+    sequences = -(-batch // parts)
+    return tiles * -(-batch // sequences), sequences
 
 
-def _blocks(cos: Tensor | None, heads: Heads) -> dict[str, int]:
-    """Return the sizes of a program's blocks: rows, pairs that turn, and the other columns of a head."""
-    half, tile = 0 if cos is None else cos.shape[-1], attention_vectors_tile(heads.width)
-    pairs, rest = (1 << max(0, size - 1).bit_length() for size in (half, heads.width - 2 * half))
-    sizes = {"HALF": half, "ROWS": tile.rows, "PAIRS": pairs, "REST": rest, "BLOCK": tile.block}
+def _lines_shape(batch: int, length: int, cos: Tensor | None, heads: Heads, needs_sums: bool) -> tuple[int, int, int]:
+    """Return the shape of the sums: a line for each token of each part of the batch."""
+    _, sequences = _division(batch, length, heads, attention_vectors_backward_tile(heads.width, _half(cos)))
+    return (-(-batch // sequences) * length if needs_sums else 0, heads.slots, 2)
+
+
+def _constants(cos: Tensor | None, heads: Heads, tile: Tile) -> dict[str, int]:
+    """Return what the kernels are compiled for; TURNED is the block of queries and keys, BLOCK that of values."""
+    half = _half(cos)
+    turned = 1 << (max(half, heads.width - 2 * half) - 1).bit_length()
+    sizes = dict(zip(("HEADS", "KV_HEADS", "N", "M", "WIDTH"), heads, strict=True))
+    sizes |= {"HALF": half, "ROWS": tile.rows, "TURNED": turned, "BLOCK": tile.block, "STAGES": tile.stages}
     return sizes | {"num_warps": tile.warps}
+
+
+def _half(cos: Tensor | None) -> int:
+    return 0 if cos is None else cos.shape[-1]
+
+
+def _in_units(strides: Sequence[int]) -> tuple[int, Sequence[int]]:
+    """Return 8 and the strides divided by 8 if they are multiples of it, else 1 and the strides."""
+    if all(type(stride) is int and stride % _ALIGNMENT == 0 for stride in strides):
+        return _ALIGNMENT, [stride // _ALIGNMENT for stride in strides]
+    return 1, strides
 
 
 def _counts(heads: Heads) -> tuple[int, int, int]:
@@ -347,10 +437,10 @@ def attention_vectors_backward(
 def _(
     gq: Tensor, gk: Tensor, gv: Tensor, q: Tensor, k: Tensor, v: Tensor, factor: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor]:
-    _, _, _, dtype, n, m, needs_sums = rest
+    _, cos, _, dtype, n, m, needs_sums = rest
     heads = Heads(q.shape[2], k.shape[2], n, m, q.shape[3])
     gx = q.new_empty((*q.shape[:2], heads.columns), dtype=dtype)
-    return gx, factor.new_empty(_lines_shape(q.shape[0] * q.shape[1], heads, needs_sums))
+    return gx, factor.new_empty(_lines_shape(q.shape[0], q.shape[1], cos, heads, needs_sums))
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Vectors) -> None:

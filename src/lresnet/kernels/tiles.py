@@ -23,6 +23,7 @@ __all__ = [
     "StackRows",
     "Tile",
     "add_tile",
+    "attention_vectors_backward_tile",
     "attention_vectors_tile",
     "empty_points",
     "from_rows",
@@ -194,14 +195,23 @@ def pairwise_tile() -> Tile:
     return Tile(64, 64, 8)
 
 
-def attention_vectors_tile(width: int) -> Tile:
-    """Tile of ``attention_vectors.py``: rows of one head. One warp shares the numbers of its rows without a barrier.
+def attention_vectors_tile(width: int, half: int) -> Tile:
+    """Tile of ``_forward`` in ``attention_vectors.py``; a row is one head of one token.
+
+    One warp shares the sums of its rows without a barrier, and a thread loads 8 numbers of each half of the pairs. A
+    program computes its tile for several sequences, as few as give at most ``programs`` programs.
 
     Example:
-        >>> attention_vectors_tile(64)
-        Tile(rows=8, block=64, warps=1, programs=2147483647, stages=1)
+        >>> attention_vectors_tile(64, 32)
+        Tile(rows=8, block=64, warps=1, programs=12672, stages=3)
     """
-    return small_tile(width, 512)._replace(warps=1)
+    part = _power_of_two(half if 0 < 2 * half <= width else width // 2)
+    return Tile(max(1, 256 // part), _power_of_two(width), 1, programs=12672, stages=3)
+
+
+def attention_vectors_backward_tile(width: int, half: int) -> Tile:
+    """Tile of ``_backward`` in ``attention_vectors.py``, like :func:`attention_vectors_tile`."""
+    return attention_vectors_tile(width, half)
 
 
 def _power_of_two(n: int) -> int:

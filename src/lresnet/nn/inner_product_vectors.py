@@ -26,7 +26,7 @@ from lresnet.geometry.stack import sum_to
 from lresnet.kernels import supports_pair
 from lresnet.kernels.runtime import is_eager
 from lresnet.kernels.tiles import LONGEST_ROW, Heads
-from lresnet.nn.rotary import Rotary, apply_rotary
+from lresnet.nn.rotary import Rotary, apply_rotary, tables_fit
 
 __all__ = [
     "APPENDED",
@@ -138,7 +138,7 @@ def supports_fused_vectors(
     if rotary is None:
         return True
     turns = (x.shape[1], rotary[0].shape[-1])
-    if 2 * turns[1] > n:  # the kernel would write beyond the head; the formula raises an error
+    if not tables_fit(turns[1], n) or 2 * turns[1] > width:  # the formula raises an error
         return False
     return all(
         t.shape == turns and t.dtype == torch.float32 and t.device == x.device and not t.requires_grad for t in rotary
@@ -160,7 +160,7 @@ def fused_vectors(
         kappa: -K > 0.
         temperature: One for each head of the queries, [H].
         dtype: That of the vectors.
-        rotary: Positions, [T, n // 2] each.
+        rotary: Positions, [T, half] each.
         heads: Numbers of heads and of their coordinates.
     """
     from lresnet.kernels.attention_vectors import fused_attention_vectors

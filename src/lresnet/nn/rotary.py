@@ -7,10 +7,17 @@ from torch import Tensor
 
 from lresnet.geometry.checks import stored
 
-__all__ = ["Rotary", "RotaryPositions", "apply_rotary"]
+__all__ = ["Rotary", "RotaryPositions", "apply_rotary", "tables_fit"]
 
 Rotary = tuple[Tensor, Tensor]
-"""Cosines and sines of the angles, [..., T, n // 2] each."""
+"""Cosines and sines of the angles, [..., T, half] each.
+
+Coordinates i and i + half of a point with n coordinates are a pair and turn, for i + half < n. Coordinates without a
+partner do not turn; there are at most 3 among the first half. The columns of the tables for them are not used.
+"""
+
+_ALIGNMENT = 8  # numbers that one instruction of a GPU moves in half precision
+_MOST_UNPAIRED = 3
 
 
 class RotaryPositions(torch.nn.Module):
@@ -22,6 +29,10 @@ class RotaryPositions(torch.nn.Module):
     Positions with a axes, such as the rows and columns of an image, share the pairs evenly: the first n / 2a pairs turn
     with the first axis. Pairs that are left over, and an odd coordinate, do not turn.
 
+    A pair consists of coordinates i and i + half, where half is n // 2. If at most 3 numbers are missing to twice a
+    multiple of 8, half is that multiple, and there are n - half pairs: a kernel then reads both parts of a head at
+    aligned addresses. So it is for n = 61, the queries and keys of a head of width 64 (half = 32 and 29 pairs).
+
     The module has no buffer, so a network in half precision has exact angles: bfloat16 could not tell position 257
     from 256.
 
@@ -31,7 +42,7 @@ class RotaryPositions(torch.nn.Module):
         axes: a, the number of axes of a position.
 
     Shapes:
-        positions [..., T], or [..., T, a] for several axes -> cosines and sines, [..., T, n // 2] each, in float32,
+        positions [..., T], or [..., T, a] for several axes -> cosines and sines, [..., T, half] each, in float32,
         or in float64 if the positions are
 
     Example:
@@ -47,35 +58,56 @@ class RotaryPositions(torch.nn.Module):
         if not base > 0:
             raise ValueError(f"base must be positive, got {base}")
         self.features, self.base, self.axes = features, base, axes
+        aligned = -(-(features // 2) // _ALIGNMENT) * _ALIGNMENT
+        self.pair_offset = aligned if 2 * aligned - features <= _MOST_UNPAIRED else features // 2
 
     def forward(self, positions: Tensor) -> Rotary:
         if self.axes > 1 and positions.shape[-1] != self.axes:
             raise ValueError(f"positions must have shape [..., T, {self.axes}], got {tuple(positions.shape)}")
         dtype = torch.promote_types(positions.dtype, torch.float32)
         places = (positions.unsqueeze(-1) if self.axes == 1 else positions).to(dtype)
-        pairs, turning = self.features // 2, self.features // 2 // self.axes
+        turning = _pairs(self.pair_offset, self.features) // self.axes
         steps = torch.arange(turning, device=positions.device, dtype=dtype) / max(turning, 1)
         angles = (places.unsqueeze(-1) * self.base**-steps).flatten(-2)
-        angles = torch.nn.functional.pad(angles, (0, pairs - angles.shape[-1]))
+        angles = torch.nn.functional.pad(angles, (0, self.pair_offset - angles.shape[-1]))
         return stored(angles.cos()), stored(angles.sin())
 
     def extra_repr(self) -> str:
         return f"{self.features}, base={self.base:g}, axes={self.axes}"
 
 
+def tables_fit(half: int, features: int) -> bool:
+    """Return whether tables with ``half`` columns turn points with ``features`` coordinates.
+
+    Example:
+        >>> tables_fit(30, 61), tables_fit(32, 61), tables_fit(32, 60)
+        (True, True, False)
+    """
+    return half <= features and 2 * half - features <= _MOST_UNPAIRED
+
+
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return x [..., T, n] with coordinates i and i + n // 2 turned; computed in float32 or wider.
+    """Return x [..., T, n] with coordinates i and i + half turned, for tables [..., T, half]; see :data:`Rotary`.
+
+    It is computed in float32 or wider.
 
     Example:
         >>> apply_rotary(torch.tensor([[1.0, 0.0, 5.0]]), torch.zeros(1, 1), torch.ones(1, 1))
         tensor([[0., 1., 5.]])
     """
-    half = cos.shape[-1]
-    if 2 * half > x.shape[-1]:
+    half, n = cos.shape[-1], x.shape[-1]
+    if not tables_fit(half, n):
         raise ValueError(
-            f"these rotary positions turn {2 * half} coordinates, but a head has {x.shape[-1]}; build RotaryPositions "
+            f"these rotary positions turn {2 * half} coordinates, but a head has {n}; build RotaryPositions "
             "with the query_features of the attention"
         )
     wide = x.to(torch.promote_types(x.dtype, cos.dtype))
-    first, second, rest = wide[..., :half], wide[..., half : 2 * half], wide[..., 2 * half :]
-    return torch.cat([first * cos - second * sin, first * sin + second * cos, rest], dim=-1)
+    pairs = _pairs(half, n)
+    cos, sin = cos[..., :pairs], sin[..., :pairs]
+    first, unpaired, second, rest = wide.split([pairs, half - pairs, pairs, n - half - pairs], dim=-1)
+    return torch.cat([first * cos - second * sin, unpaired, first * sin + second * cos, rest], dim=-1)
+
+
+def _pairs(half: int, features: int) -> int:
+    """Return the number of pairs that turn."""
+    return min(half, features - half)
