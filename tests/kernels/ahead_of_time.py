@@ -1,14 +1,17 @@
 """``python -m tests.kernels.ahead_of_time``: compile kernels for a GPU, also on a machine without one.
 
 This is a separate program because Triton chooses between its compiler and its interpreter at import. It prints a line
-of JSON per kernel: its name, and the order in which its machine code loads, waits for all warps, and stores.
+of JSON per kernel: its name, the order in which its machine code loads, waits for all warps, and stores, its registers
+per thread, and the bytes of memory per thread that hold what does not fit in registers.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
+import tempfile
 from typing import Any
 
 import torch
@@ -18,7 +21,16 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from lresnet.kernels import attention_vectors, centroid_pooling, join, norm_relu, pairwise_distance, pooling, prototypes
+from lresnet.kernels import (
+    attention_vectors,
+    centroid_pooling,
+    join,
+    norm_relu,
+    pairwise_distance,
+    pooling,
+    prototypes,
+    residual_norm,
+)
 from lresnet.kernels.riemannian_adam import fused_step
 from lresnet.kernels.tiles import Heads
 
@@ -27,7 +39,7 @@ _POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*b
 _KINDS = {"ld.global": "load", "bar.sync": "wait", "st.global": "store"}
 
 
-def compiled(kernel: JITFunction, *arguments: Any, **constants: Any) -> str:
+def compiled(kernel: JITFunction, *arguments: Any, num_warps: int = 4, **constants: Any) -> dict[str, Any]:
     """Return the machine code for these arguments, specialised like Triton's: integers 1 and multiples of 16."""
     given = dict(zip((p.name for p in kernel.params), arguments, strict=False)) | constants
     signature, values, attributes = {}, {}, {}
@@ -41,13 +53,26 @@ def compiled(kernel: JITFunction, *arguments: Any, **constants: Any) -> str:
         signature[parameter.name] = kind
         if isinstance(number, int) and number % 16 == 0:
             attributes[(i,)] = [["tt.divisibility", 16]]
-    return triton.compile(ASTSource(kernel, signature, values, attributes), target=_H200).asm["ptx"]
+    source = ASTSource(kernel, signature, values, attributes)
+    return triton.compile(source, target=_H200, options={"num_warps": num_warps}).asm
+
+
+def resources(binary: bytes) -> dict[str, int]:
+    """Return the registers per thread and the bytes of the stack per thread."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary)
+        file.flush()
+        command = [triton.knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    registers, stack = re.findall(r"REG:(\d+) STACK:(\d+)", text)[-1]
+    return {"registers": int(registers), "stack": int(stack)}
 
 
 def print_order(kernel: JITFunction, grid: tuple[int, ...]) -> Any:
     def launch(*arguments: Any, **constants: Any) -> None:
-        lines = re.findall("|".join(_KINDS), compiled(kernel, *arguments, **constants))
-        facts = {"kernel": kernel.fn.__name__, "order": [_KINDS[line] for line in lines]}
+        code = compiled(kernel, *arguments, **constants)
+        lines = re.findall("|".join(_KINDS), code["ptx"])
+        facts = {"kernel": kernel.fn.__name__, "order": [_KINDS[line] for line in lines]} | resources(code["cubin"])
         sys.stdout.write(json.dumps(facts) + "\n")
 
     return launch
@@ -85,6 +110,11 @@ def main() -> None:
         vectors = attention_vectors.forward(x, one, one[0], angles, angles, dtype, heads)
         for needs_sums in (False, True):
             attention_vectors.backward(vectors, vectors, one, one[0], angles, angles, dtype, heads, needs_sums)
+    for n, dtype in ((1, torch.float32), (64, torch.bfloat16), (384, torch.bfloat16), (512, torch.bfloat16),
+                     (512, torch.float32), (1000, torch.bfloat16), (2048, torch.bfloat16)):  # fmt: skip
+        x, y, norm = torch.randn(70, n), torch.randn(70, n, dtype=dtype), torch.ones(n)
+        for scale in (None, norm[0]):
+            residual_norm.backward(x, y, x, y, norm, norm[0], scale, norm[0], 1e-6)
 
 
 if __name__ == "__main__":
