@@ -37,8 +37,8 @@ def residual_and_norm(
     w, gamma = weight.to(torch.float32).abs(), None if scale is None else scale.to(torch.float32)
     if residual.recomputed_by_compiler:
         x = x.expand(x.shape)  # as in LorentzResidual.forward
-    kind = x.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    kind, dtype = x.device.type, torch.promote_types(x.dtype, branch.dtype)
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else dtype
     z, rows = _ResidualAndNorm.apply(x, branch, norm.weight, w, gamma, kappa, norm.eps, dtype)  # type: ignore[no-untyped-call]
     return z, rows
 
@@ -65,10 +65,7 @@ def _is_plain(module: torch.nn.Module) -> bool:
 
 
 class _ResidualAndNorm(torch.autograd.Function):
-    """(x, y, weight of the norm, w, gamma, kappa, eps, dtype) -> (z, norm of z), in compiled code.
-
-    The norm has the ``dtype`` given, or that of z.
-    """
+    """(x, y, weight of the norm, w, gamma, kappa, eps, dtype) -> (z, norm of z in ``dtype``), in compiled code."""
 
     @staticmethod
     def forward(
@@ -80,22 +77,28 @@ class _ResidualAndNorm(torch.autograd.Function):
         gamma: Tensor | None,
         kappa: Tensor,
         eps: float,
-        dtype: torch.dtype | None,
+        dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(x, y, norm, w, gamma, kappa)
         ctx.eps = eps
         (x, y), narrow = checked_points(x, y)  # in float32
-        z = residual_value(x, y, w, gamma, kappa, -1).to(narrow)
-        rows = torch.nn.functional.rms_norm(z.to(x.dtype), norm.shape, norm.to(x.dtype), eps).to(narrow)
-        return z, rows if dtype is None else rows.to(dtype)
+        z = _converted(residual_value(x, y, w, gamma, kappa, -1), narrow)
+        wide, factor = _converted(z, x.dtype), _converted(norm, x.dtype)
+        rows = torch.nn.functional.rms_norm(wide, norm.shape, factor, eps)
+        return z, _converted(_converted(rows, narrow), dtype)
 
     @staticmethod
     def backward(ctx: Any, gz: Tensor, gr: Tensor) -> tuple[Tensor | None, ...]:
         from lresnet.kernels.residual_norm import residual_norm_backward
 
-        norm = ctx.saved_tensors[2]
-        gx, gy, lines = residual_norm_backward(gz, gr, *ctx.saved_tensors, ctx.eps)
-        sums = lines.sum(0)
-        gradients = sums[: norm.shape[0]].to(norm.dtype), *sums[norm.shape[0] :].unbind()
+        x, y, norm, w, gamma, kappa = ctx.saved_tensors
+        gx, gy, lines = residual_norm_backward(gz, gr, x, y, norm, w, gamma, kappa, ctx.eps)
+        sums, n = lines.sum(0), norm.shape[0]
+        gradients = _converted(sums[:n], norm.dtype), sums[n], sums[n + 1], sums[n + 2]
         needed = ctx.needs_input_grad[2:6]
         return gx, gy, *(g if need else None for g, need in zip(gradients, needed, strict=True)), None, None
+
+
+def _converted(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return x in this dtype. (torch 2.11 compiles gradients of 0 for a function whose last ``to`` does nothing.)"""
+    return x if x.dtype == dtype else x.to(dtype)
