@@ -305,9 +305,8 @@ def test_the_result_of_the_residual_is_not_stored_for_the_backward_pass(monkeypa
 
 @on_a_gpu
 @quiet
-@pytest.mark.parametrize("autocast", [False, True])
-@pytest.mark.parametrize("features", [64, 384, 1024])
-def test_a_compiled_block_on_a_gpu_computes_what_it_computes_in_eager_mode(autocast, features, monkeypatch):
+@pytest.mark.parametrize(("features", "autocast"), [(64, False), (384, False), (1024, False), (64, True), (384, True)])
+def test_a_compiled_block_on_a_gpu_computes_what_it_computes_in_eager_mode(features, autocast, monkeypatch):
     torch.compiler.reset()
     module, x = block(-0.1 / features, features=features), normals(3, 67, features).to(DEVICE)
     expected = run(module, module, x, autocast)
