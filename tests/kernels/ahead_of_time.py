@@ -24,7 +24,16 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime.jit import JITFunction
 
-from lresnet.kernels import attention_vectors, centroid_pooling, join, norm_relu, pairwise_distance, pooling, prototypes
+from lresnet.kernels import (
+    attention_vectors,
+    centroid_pooling,
+    join,
+    norm_relu,
+    pairwise_distance,
+    pooling,
+    prototypes,
+    residual_norm,
+)
 from lresnet.kernels.riemannian_adam import fused_step
 from lresnet.kernels.tiles import Heads
 
@@ -120,6 +129,11 @@ def main() -> None:
     vectors = attention_vectors.forward(x, one, one[0], angles, angles, x.dtype, heads)
     by_head = [torch.empty_like(v.transpose(1, 2)).transpose(1, 2) for v in vectors]
     attention_vectors.backward(by_head, vectors, one, one[0], angles, angles, x.dtype, heads, True)
+    for n, dtype in ((1, torch.float32), (64, torch.bfloat16), (384, torch.bfloat16), (512, torch.bfloat16),
+                     (512, torch.float32), (1000, torch.bfloat16), (2048, torch.bfloat16)):  # fmt: skip
+        x, y, norm = torch.randn(70, n), torch.randn(70, n, dtype=dtype), torch.ones(n)
+        for scale in (None, norm[0]):
+            residual_norm.backward(x, y, x, y, norm, norm[0], scale, norm[0], 1e-6)
 
 
 if __name__ == "__main__":

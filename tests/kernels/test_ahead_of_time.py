@@ -37,7 +37,7 @@ def test_kernels_compile_and_the_in_place_kernel_has_a_barrier_between_loads_and
     """Several warps hold copies of a small tile, so one must not write before another has read."""
     assert Counter(k["kernel"] for k in kernels) == {
         "_forward": 15, "_backward": 17, "_points_backward": 2, "_sums_backward": 2, "_step": 4,
-        "_distances": 6, "_gradients": 12,
+        "_distances": 6, "_gradients": 12, "_rows_backward": 14,
         "moments_blocks": 3, "merge_moments": 3, "relu_forward": 3, "relu_sums": 3, "merge_sums": 3, "relu_gradient": 3
     }  # fmt: skip
     for order in (k["order"] for k in kernels if k["kernel"] == "_step"):
@@ -56,3 +56,8 @@ def test_vectors_of_a_head_of_width_64_are_read_and_written_16_bytes_at_a_time(k
     for kernel in (forward, backward):
         assert set(kernel["load"]) == {"4", "16"}
         assert kernel["load"]["4"] <= 16  # radius and factors, once per program
+
+
+@pytest.mark.slow
+def test_a_row_of_residual_and_norm_stays_in_registers(kernels: list[dict[str, Any]]) -> None:
+    assert all(k["stack"] == 0 for k in kernels if k["kernel"] == "_rows_backward")

@@ -36,6 +36,7 @@ __all__ = [
     "residual_backward_tile",
     "residual_forward_tile",
     "residual_long_tile",
+    "residual_norm_tile",
     "small_tile",
     "stack_rows",
     "sums_tile",
@@ -212,6 +213,18 @@ def attention_vectors_tile(width: int, half: int) -> Tile:
 def attention_vectors_backward_tile(width: int, half: int) -> Tile:
     """Tile of ``_backward`` in ``attention_vectors.py``, like :func:`attention_vectors_tile`."""
     return attention_vectors_tile(width, half)
+
+
+def residual_norm_tile(n: int) -> Tile:
+    """Tile of ``residual_norm.py``: 512 numbers for each warp. Twelve warps on each of the 132 processors of an H200.
+
+    Example:
+        >>> residual_norm_tile(512)
+        Tile(rows=1, block=512, warps=1, programs=1584, stages=1)
+    """
+    block = _power_of_two(n)
+    warps = max(1, block // 512)
+    return Tile(max(1, min(32, 512 // block)), block, warps, programs=1584 // warps)
 
 
 def _power_of_two(n: int) -> int:

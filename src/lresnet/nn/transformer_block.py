@@ -10,6 +10,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz
 from lresnet.nn.gated_mlp import Activation, LorentzGatedMLP
 from lresnet.nn.point_norm import LorentzLayerNorm, LorentzRMSNorm
+from lresnet.nn.residual_norm import residual_and_norm
 from lresnet.nn.rotary import Rotary
 from lresnet.nn.softmax_attention import KeyValueCache, LorentzAttention, Scores
 from lresnet.residual import LorentzResidual, make_residual
@@ -110,11 +111,12 @@ class LorentzTransformerBlock(torch.nn.Module):
     ) -> Tensor:
         """Return the points after the block; the arguments are those of :meth:`LorentzAttention.forward`."""
         rows = self.attention_norm(x) if self.norm_first else x
-        branch = self.attention(rows, None, None, attn_mask, is_causal, rotary=rotary, cache=cache)
-        x = self.attention_residual(x, self._dropped(branch))
-        x = x if self.norm_first else self.attention_norm(x)
-        branch = self.mlp(self.mlp_norm(x) if self.norm_first else x)
-        x = self.mlp_residual(x, self._dropped(branch))
+        branch = self._dropped(self.attention(rows, None, None, attn_mask, is_causal, rotary=rotary, cache=cache))
+        if self.norm_first:
+            x, rows = residual_and_norm(self.attention_residual, self.mlp_norm, self.mlp, x, branch)
+        else:
+            x = rows = self.attention_norm(self.attention_residual(x, branch))
+        x = self.mlp_residual(x, self._dropped(self.mlp(rows)))
         return x if self.norm_first else self.mlp_norm(x)
 
     def _dropped(self, x: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ from lresnet.kernels import supports_pair
 from lresnet.kernels.formulas import register_formula
 from lresnet.residual.base import WeightedResidual, require_learned, require_positive_number
 
-__all__ = ["LorentzResidual", "lorentz_residual", "lorentz_residual_many", "normaliser"]
+__all__ = ["LorentzResidual", "lorentz_residual", "lorentz_residual_many", "normaliser", "residual_value"]
 
 Weight = float | Tensor
 
@@ -217,7 +217,8 @@ class LorentzResidual(WeightedResidual):
         """Whether there is a scale."""
         return self.follows_weight or self.log_scale is not None
 
-    def _weight_and_scale(self) -> tuple[Tensor, Tensor | None]:
+    def weight_and_scale(self) -> tuple[Tensor, Tensor | None]:
+        """Return the signed weight and the scale."""
         weight = self.signed_weight  # read once: reading a sharded parameter communicates
         return weight, _sum_scale(weight) if self.follows_weight else self.scale
 
@@ -229,7 +230,7 @@ class LorentzResidual(WeightedResidual):
             self.fixed_scale = torch.full_like(log, self._numbers["fixed_scale"]) if same else log.exp()
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        weight, scale = self._weight_and_scale()
+        weight, scale = self.weight_and_scale()
         if self.joined_by_compiler and torch.compiler.is_compiling():
             if self.recomputed_by_compiler:
                 x = x.expand(x.shape)  # the partitioner of torch.compile stores what is computed from x, not from views
@@ -237,7 +238,7 @@ class LorentzResidual(WeightedResidual):
         return lorentz_residual(x, y, weight, scale, K=self.manifold.curvature, dim=self.dim)
 
     def kernel(self) -> dict[str, Any] | None:
-        weight, scale = self._weight_and_scale()
+        weight, scale = self.weight_and_scale()
         return {"kind": "lorentz", "weight": weight, "scale": scale, "kappa": -self.manifold.curvature}
 
     def extra_repr(self) -> str:
@@ -318,6 +319,19 @@ class _EagerLorentzResidual(torch.autograd.Function):
         return output
 
     backward = _LorentzResidual.backward
+
+
+def residual_value(x: Tensor, y: Tensor, w: Tensor, gamma: Tensor | None, kappa: Curvature, dim: int) -> Tensor:
+    """Return the residual by torch operations, for a caller that computes its gradients itself.
+
+    Args:
+        x, y: Points of one shape and dtype, float32 or wider.
+        w: w_y >= 0, a number or one per point with axis ``dim`` kept.
+        gamma: The scale, in the same shapes, or None.
+        kappa: -K.
+        dim: The coordinate axis.
+    """
+    return _LorentzResidual.forward(x, y, w, gamma, kappa, dim)[0]
 
 
 def _is_one(w: Tensor) -> bool:

@@ -1,0 +1,162 @@
+r"""Backward pass of a Lorentz residual and the RMS norm of its result, as one operator.
+
+.. math:: z = \gamma\, \frac{x + w y}{n}, \qquad r = \nu \odot \frac{z}{\sqrt{|z|^2 / m + \epsilon}}
+
+for points of m coordinates. The forward pass is left to torch.compile, which computes z again where it is needed. Its
+own backward pass shares a row among several warps, which wait for each other in each of eight sums. Here a row of up to
+512 coordinates belongs to one warp.
+
+Bytes moved: reads x, y and the gradients of z and r, and writes the gradients of x and y. A program loops over tiles
+and writes one line of partial sums, which are added in a fixed order, so that two runs give the same bits.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from lresnet.kernels.math import dot, jit, per_column
+from lresnet.kernels.residual import single, write_sums, zeros
+from lresnet.kernels.residual_math import lorentz_gradient, second_vector, value_coefficients
+from lresnet.kernels.runtime import compile_ahead, launch
+from lresnet.kernels.tiles import Tile, residual_norm_tile
+
+__all__ = ["Gradients", "backward", "residual_norm_backward"]
+
+
+# --- 1. The kernel ----------------------------------------------------------------------------------------------------
+
+
+@jit
+def _load(pointer, place, mask):
+    return tl.load(pointer + place, mask=mask, other=0.0).to(tl.float32)
+
+
+@jit
+def _rows_backward(
+    gz_pointer, gr_pointer, x_pointer, y_pointer, norm_pointer, weight_pointer, scale_pointer, kappa_pointer,
+    gx_pointer, gy_pointer, lines_pointer, rows, n, eps,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Compute the gradients of x and y, and a line of sums: for the norm's weight (n numbers), w, gamma and kappa."""
+    columns = tl.arange(0, BLOCK)[None, :]
+    # At most four adjacent numbers per thread, whatever the dtype: float32 and half precision then have one layout.
+    columns = tl.max_contiguous(tl.multiple_of(columns, [1, 4]), [1, 4])
+    w, scale, kappa = tl.load(weight_pointer), single(scale_pointer, False), tl.load(kappa_pointer)
+    norm = per_column(norm_pointer, columns, n, ROWS).to(tl.float32)
+    sum_norm, sum_w, sum_scale, sum_kappa = zeros(ROWS, BLOCK), zeros(ROWS, 1), zeros(ROWS, 1), zeros(ROWS, 1)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+        row = (tile * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+        inside, place = (row < rows) & (columns < n), row * n + columns
+        x, y = _load(x_pointer, place, inside), _load(y_pointer, place, inside)
+        gz, gr = _load(gz_pointer, place, inside), _load(gr_pointer, place, inside)
+
+        x2, y2 = dot(x, x), dot(y, y)
+        a, b = second_vector(x2, y2, w, kappa, "lorentz")
+        second = a * x + b * y
+        second2 = dot(second, second)
+        alpha, beta = value_coefficients(x2, y2, x2, second2, w, scale, kappa, "lorentz")
+        z = alpha * x + beta * y
+        inverse = tl.div_rn(1.0, tl.sqrt_rn(dot(z, z) / n + eps))
+        unit, through = inverse * z, norm * gr
+        g = gz + inverse * (through - (dot(through, unit) / n) * unit)
+        sum_norm += gr * unit
+
+        e = x - y
+        A_x, E_x, X, A_y, E_y, Y, gw, gscale, gkappa = lorentz_gradient(
+            x2, y2, dot(e, x + y), second2, dot(g, x), dot(g, e), w, scale, kappa
+        )
+        gx = A_x * g + E_x * e + X * x
+        gy = A_y * g + E_y * e + Y * y
+        tl.store(gx_pointer + place, gx.to(gx_pointer.dtype.element_ty), mask=inside)
+        tl.store(gy_pointer + place, gy.to(gy_pointer.dtype.element_ty), mask=inside)
+        sum_w += gw
+        sum_scale += gscale
+        sum_kappa += gkappa
+
+    line = write_sums(lines_pointer + tl.program_id(0) * (n + 3), sum_norm, n, BLOCK)
+    tl.store(line, tl.sum(sum_w))
+    tl.store(line + 1, tl.sum(sum_scale))
+    tl.store(line + 2, tl.sum(sum_kappa))
+
+
+# --- 2. Launch --------------------------------------------------------------------------------------------------------
+
+
+class Gradients(NamedTuple):
+    """Gradients of x and y, in their shapes and dtypes, and lines of partial sums, [P, n + 3], to be added up.
+
+    The sums are the gradients of the norm's weight (n numbers), of w, of gamma and of kappa.
+    """
+
+    x: Tensor
+    y: Tensor
+    lines: Tensor
+
+
+def backward(
+    gz: Tensor,
+    gr: Tensor,
+    x: Tensor,
+    y: Tensor,
+    norm: Tensor,
+    weight: Tensor,
+    scale: Tensor | None,
+    kappa: Tensor,
+    eps: float,
+    tile: Tile | None = None,
+) -> Gradients:
+    """Return the gradients along gz of z and gr of r.
+
+    Args:
+        gz, gr, x, y: [..., n], one shape; float32 or half precision.
+        norm: The weight of the norm, [n].
+        weight: w >= 0, float32 [].
+        scale: gamma, float32 [], or None.
+        kappa: -K, float32 [].
+        eps: That of the norm.
+        tile: Rows, warps, programs and stages. Default: :func:`~lresnet.kernels.tiles.residual_norm_tile`.
+    """
+    n = x.shape[-1]
+    rows, tile = x.numel() // n, tile or residual_norm_tile(n)
+    lines = weight.new_empty(_lines_shape(rows, n, tile))
+    gx, gy = x.new_empty(x.shape), y.new_empty(y.shape)
+    with torch.cuda.device_of(x):
+        launch(
+            _rows_backward, (lines.shape[0],), *(t.contiguous() for t in (gz, gr, x, y, norm)), weight, scale, kappa,
+            gx, gy, lines, rows, n, eps,
+            ROWS=tile.rows, BLOCK=tile.block, STAGES=tile.stages, num_warps=tile.warps,
+        )  # fmt: skip
+    return Gradients(gx, gy, lines)
+
+
+def _lines_shape(rows: int, n: int, tile: Tile) -> tuple[int, int]:
+    return min(tile.programs, -(-rows // tile.rows)), n + 3
+
+
+# --- 3. The torch operator --------------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("lresnet::residual_norm_backward", mutates_args=())
+def residual_norm_backward(
+    gz: Tensor,
+    gr: Tensor,
+    x: Tensor,
+    y: Tensor,
+    norm: Tensor,
+    weight: Tensor,
+    scale: Tensor | None,
+    kappa: Tensor,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run :func:`backward`. This operator has no derivative."""
+    return backward(gz, gr, x, y, norm, weight, scale, kappa, eps)
+
+
+@residual_norm_backward.register_fake
+def _(gz: Tensor, gr: Tensor, x: Tensor, y: Tensor, *rest: Any) -> Gradients:
+    compile_ahead(backward, gz, gr, x, y, *rest)
+    n = x.shape[-1]
+    lines = _lines_shape(x.numel() // n, n, residual_norm_tile(n))
+    return Gradients(x.new_empty(x.shape), y.new_empty(y.shape), rest[1].new_empty(lines))
