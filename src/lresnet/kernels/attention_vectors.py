@@ -365,7 +365,7 @@ def _constants(cos: Tensor | None, heads: Heads, tile: Tile) -> dict[str, int]:
 
 
 def _half(cos: Tensor | None) -> int:
-    return 0 if cos is None else cos.shape[-1]
+    return 0 if cos is None else int(cos.shape[-1])  # also of a trace with symbolic sizes: a constant of the kernels
 
 
 def _in_units(strides: Sequence[int]) -> tuple[int, Sequence[int]]:

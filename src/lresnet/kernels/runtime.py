@@ -332,7 +332,8 @@ def inlined(name: str, *kernels: Any) -> Callable[[Callable[..., Any]], CustomOp
     Args:
         name: With its namespace.
         kernels: Those of the operator and of its derivative. Compiled graphs on disk are not used if their source has
-            changed. (They are used if only the function has changed.)
+            changed. (They are used if only the function has changed.) Generated code holds this source as a string:
+            it has no backslashes, and no two functions of one name.
     """
     from triton.runtime.jit import JITFunction
 
@@ -362,6 +363,8 @@ def _inline(
 
     if custom_triton_ops_decomposition_disabled():  # torch.export, which stores names of operators
         return mode.__torch_dispatch__(operator, types, arguments, keywords)
+    if not all(kind is Tensor or issubclass(kind, (FakeTensor, FunctionalTensor)) for kind in types):
+        return NotImplemented  # another subclass, which is unwrapped first
     with mode:
         return function(*arguments, **keywords)
 
