@@ -393,7 +393,8 @@ def test_compiled_code_launches_the_kernels_without_an_operator():
         torch.cuda.synchronize()
     names = [event.name for event in profile.events()]
     assert [name for name in names if name.startswith("lresnet::")] == []
-    assert {"_forward", "_backward"} <= set(names)
+    for kernel in ("_forward", "_backward"):
+        assert any(name.startswith(kernel) for name in names)
 
 
 @compiled_on_a_gpu
