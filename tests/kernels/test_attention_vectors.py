@@ -381,3 +381,54 @@ def test_a_compiled_network_on_a_gpu_has_the_gradients_of_the_formulas(name):
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3 * float(expected.detach().abs().max()))
     for one, p in zip(gradients, model.parameters(), strict=True):
         torch.testing.assert_close(one, p.grad, rtol=1e-2, atol=1e-3 * float(p.grad.abs().max()))
+
+
+@compiled_on_a_gpu
+def test_compiled_code_launches_the_kernels_without_an_operator():
+    layer = LorentzAttention(128, num_heads=2, manifold=Lorentz(-0.01).to(DEVICE)).to(DEVICE)
+    compiled, x = torch.compile(layer, fullgraph=True), torch.randn(2, 70, 128, device=DEVICE)
+    compiled(x, is_causal=True).sum().backward()
+    with torch.profiler.profile(activities=list(torch.profiler.supported_activities())) as profile:
+        compiled(x, is_causal=True).sum().backward()
+        torch.cuda.synchronize()
+    names = [event.name for event in profile.events()]
+    assert [name for name in names if name.startswith("lresnet::")] == []
+    for kernel in ("_forward", "_backward"):
+        assert any(name.startswith(kernel) for name in names)
+
+
+@compiled_on_a_gpu
+@pytest.mark.parametrize("options", [{"mode": "reduce-overhead"}, {"dynamic": True}, {"backend": "aot_eager"}])
+def test_a_layer_computes_the_same_however_it_is_compiled(options):
+    """Among the ways is a CUDA graph, which is captured in the second step and replayed from the third on."""
+    layer = LorentzAttention(128, num_heads=2, manifold=Lorentz(-0.01).to(DEVICE)).to(DEVICE)
+    rotary = RotaryPositions(layer.query_features)(torch.arange(70, device=DEVICE))
+    compiled = torch.compile(layer, fullgraph=True, **options)
+    for _ in range(4):
+        x = torch.randn(2, 70, 128, device=DEVICE)
+        found = []
+        for function in (compiled, layer):
+            layer.zero_grad()
+            value = function(x, is_causal=True, rotary=rotary)
+            value.square().sum().backward()
+            found.append([value.detach().clone(), *(p.grad.clone() for p in layer.parameters())])
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-4 * float(other.abs().max()))
+
+
+@compiled_on_a_gpu
+def test_a_compiled_layer_can_be_captured_as_a_cuda_graph():
+    layer = LorentzAttention(128, num_heads=2, manifold=Lorentz(-0.01).to(DEVICE)).to(DEVICE)
+    compiled, x = torch.compile(layer, fullgraph=True), torch.randn(2, 70, 128, device=DEVICE)
+    with torch.no_grad():
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            compiled(x, is_causal=True)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = compiled(x, is_causal=True)
+        x.normal_()
+        graph.replay()
+        torch.testing.assert_close(found, layer(x, is_causal=True), rtol=1e-4, atol=1e-4)

@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lresnet.kernels.math import jit
-from lresnet.kernels.runtime import compile_ahead, launch
+from lresnet.kernels.runtime import inlined, launch
 from lresnet.kernels.tiles import Heads, Tile, attention_vectors_backward_tile, attention_vectors_tile
 
 __all__ = ["backward", "forward", "fused_attention_vectors"]
@@ -295,11 +295,10 @@ def forward(
     tile = attention_vectors_tile(heads.width, _half(cos))
     programs, sequences = _division(batch, length, heads, tile)
     unit, strides = _in_units(x.stride()[:2])
-    with torch.cuda.device_of(x):
-        launch(
-            _forward, (programs,), x, factor, radius, cos, sin, q, k, v, batch, length, sequences, *strides,
-            SPLIT=dtype != torch.float32, UNIT=unit, **_constants(cos, heads, tile),
-        )  # fmt: skip
+    launch(
+        _forward, (programs,), x, factor, radius, cos, sin, q, k, v, batch, length, sequences, *strides,
+        SPLIT=dtype != torch.float32, UNIT=unit, **_constants(cos, heads, tile),
+    )  # fmt: skip
     return q, k, v
 
 
@@ -326,12 +325,11 @@ def backward(
     programs, sequences = _division(batch, length, heads, tile)
     lines = factor.new_empty(_lines_shape(batch, length, cos, heads, needs_sums))
     unit, strides = _in_units((*gq.stride()[:3], *gk.stride()[:3], *gv.stride()[:3]))
-    with torch.cuda.device_of(q):
-        launch(
-            _backward, (programs,), gq, gk, gv, q, k, v, factor, radius, cos, sin, gx, lines if needs_sums else None,
-            batch, length, sequences, *strides,
-            SPLIT=q.dtype != torch.float32, UNIT=unit, SUMS=needs_sums, **_constants(cos, heads, tile),
-        )  # fmt: skip
+    launch(
+        _backward, (programs,), gq, gk, gv, q, k, v, factor, radius, cos, sin, gx, lines if needs_sums else None,
+        batch, length, sequences, *strides,
+        SPLIT=q.dtype != torch.float32, UNIT=unit, SUMS=needs_sums, **_constants(cos, heads, tile),
+    )  # fmt: skip
     return gx, lines
 
 
@@ -367,7 +365,7 @@ def _constants(cos: Tensor | None, heads: Heads, tile: Tile) -> dict[str, int]:
 
 
 def _half(cos: Tensor | None) -> int:
-    return 0 if cos is None else cos.shape[-1]
+    return 0 if cos is None else int(cos.shape[-1])  # also of a trace with symbolic sizes: a constant of the kernels
 
 
 def _in_units(strides: Sequence[int]) -> tuple[int, Sequence[int]]:
@@ -382,10 +380,10 @@ def _counts(heads: Heads) -> tuple[int, int, int]:
 
 
 # --- 3. The torch operators and their derivative ----------------------------------------------------------------------
-# torch.compile, torch.export and CUDA graphs see one node per operator.
+# torch.export sees one node per operator; torch.compile replaces it by what forward and backward do.
 
 
-@torch.library.custom_op("lresnet::attention_vectors", mutates_args=())
+@inlined("lresnet::attention_vectors", _forward, _backward)
 def attention_vectors(
     x: Tensor,
     factor: Tensor,
@@ -403,15 +401,7 @@ def attention_vectors(
     return forward(x, factor, radius, cos, sin, dtype, Heads(queries, keys, n, m, width))
 
 
-@attention_vectors.register_fake
-def _(x: Tensor, factor: Tensor, radius: Tensor, cos: Tensor | None, sin: Tensor | None, *rest: Any) -> Vectors:
-    dtype, heads = rest[0], Heads(*rest[1:])
-    compile_ahead(forward, x, factor, radius, cos, sin, dtype, heads)
-    q, k, v = (x.new_empty((*x.shape[:2], count, heads.width), dtype=dtype) for count in _counts(heads))
-    return q, k, v
-
-
-@torch.library.custom_op("lresnet::attention_vectors_backward", mutates_args=())
+@inlined("lresnet::attention_vectors_backward", _backward)
 def attention_vectors_backward(
     gq: Tensor,
     gk: Tensor,
@@ -431,16 +421,6 @@ def attention_vectors_backward(
     """Run :func:`backward`. This operator has no derivative."""
     heads = Heads(q.shape[2], k.shape[2], n, m, q.shape[3])
     return backward((gq, gk, gv), (q, k, v), factor, radius, cos, sin, dtype, heads, needs_sums)
-
-
-@attention_vectors_backward.register_fake
-def _(
-    gq: Tensor, gk: Tensor, gv: Tensor, q: Tensor, k: Tensor, v: Tensor, factor: Tensor, *rest: Any
-) -> tuple[Tensor, Tensor]:
-    _, cos, _, dtype, n, m, needs_sums = rest
-    heads = Heads(q.shape[2], k.shape[2], n, m, q.shape[3])
-    gx = q.new_empty((*q.shape[:2], heads.columns), dtype=dtype)
-    return gx, factor.new_empty(_lines_shape(q.shape[0], q.shape[1], cos, heads, needs_sums))
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Vectors) -> None:

@@ -95,10 +95,10 @@ def horner(q, c0, c1, c2, c3, c4, c5, c6, c7, c8):
 
 @jit
 def asinhc(q):
-    r"""Return ``asinh(sqrt q)/sqrt q`` and its derivative in q.
+    """Return ``asinh(sqrt q)/sqrt q`` and its derivative in q.
 
-    For q < 1 it is the series of :math:`\operatorname{asinh} r = 2 \operatorname{artanh}(r/(1 + \sqrt{1 + r^2}))`:
-    the square of the argument is below 0.172 and the first omitted term below 3e-9.
+    For q < 1 it is the series of ``asinh r = 2 artanh(r/(1 + sqrt(1 + r^2)))``: the square of the argument is below
+    0.172 and the first omitted term below 3e-9.
     """
     T = tl.sqrt_rn(1.0 + q)
     half = tl.div_rn(1.0, 1.0 + T)

@@ -3,6 +3,9 @@
 A kernel that meets the tensors of a trace (``FakeTensor``) is compiled in the background instead of run. Tracing a
 network takes seconds, and Triton needs about a third of a second for each of the forty kernels of a ResNet. A traced
 operator has all the information that Triton needs, so the kernels compile on other cores while tracing continues.
+
+An operator that is :func:`inlined` is different: torch.compile sees its kernels, compiles them with its own ones and
+launches them from the code that it generates. Python's dispatch of an operator and its launch cost ten times as much.
 """
 
 from __future__ import annotations
@@ -22,7 +25,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._library.custom_ops import CustomOpDef
+from torch._library.triton import triton_ops_to_kernels
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
 from lresnet.geometry.checks import traced, transformed
 from lresnet.geometry.curvature import Curvature
@@ -34,6 +40,7 @@ __all__ = [
     "compile_ahead",
     "disabled",
     "enabled",
+    "inlined",
     "is_available",
     "is_eager",
     "launch",
@@ -194,14 +201,23 @@ _compiling: dict[int, list[Future[None]]] = {}
 
 
 def launch(kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> None:
-    """Run ``kernel[grid](*arguments, **options)``, or compile it in the background if the tensors are of a trace."""
+    """Run ``kernel[grid](*arguments, **options)`` on the device of the first argument, a tensor.
+
+    If the tensors are of a trace, add the launch to the graph (in an operator that is :func:`inlined`), or compile the
+    kernel in the background.
+    """
     if type(arguments[0]) is FakeTensor:
-        _request(kernel, tuple(grid), arguments, options)
+        if not _only_shapes.get():
+            _request(kernel, tuple(grid), arguments, options)
+        return
+    if type(arguments[0]) is FunctionalTensor:
+        torch.library.wrap_triton(kernel)[tuple(grid)](*arguments, **options)
         return
     if futures := _compiling.get(id(kernel)):
         wait(futures)
         _compiling.pop(id(kernel), None)
-    kernel[grid](*arguments, **options)
+    with torch.cuda.device_of(arguments[0]):
+        kernel[grid](*arguments, **options)
 
 
 def compile_ahead(launcher: Callable[..., object], x: Tensor, *arguments: Any) -> None:
@@ -298,6 +314,59 @@ def _reset_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+# --- Operators that torch.compile inlines -----------------------------------------------------------------------------
+
+_only_shapes: ContextVar[bool] = ContextVar("lresnet_only_shapes", default=False)
+"""Whether an operator runs with the tensors of a trace for the shapes of its results only."""
+
+
+def inlined(name: str, *kernels: Any) -> Callable[[Callable[..., Any]], CustomOpDef]:
+    """Define the decorated function as an operator that torch.compile replaces by the operations of the function.
+
+    The function allocates its results and calls :func:`launch`; generated code then does the same. Under torch.export
+    and in eager mode the operator is called. This is ``torch.library.triton_op``, which would import the compiler, for
+    a second, where the operator is defined.
+
+    Args:
+        name: With its namespace.
+        kernels: Those of the operator and of its derivative. Compiled graphs on disk are not used if their source has
+            changed. (They are used if only the function has changed.) Generated code holds this source as a string:
+            it has no backslashes, and no two functions of one name.
+    """
+    from triton.runtime.jit import JITFunction
+
+    def define(function: Callable[..., Any]) -> CustomOpDef:
+        operator = torch.library.custom_op(name, function, mutates_args=())
+        operator.register_fake(partial(_shapes, function))
+        if all(isinstance(kernel, JITFunction) for kernel in kernels):  # and not of the interpreter
+            operator.register_torch_dispatch(FunctionalTensorMode, partial(_inline, function))
+            triton_ops_to_kernels[name] = list(kernels)
+        return operator
+
+    return define
+
+
+def _shapes(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    token = _only_shapes.set(True)
+    try:
+        return function(*arguments, **keywords)
+    finally:
+        _only_shapes.reset(token)
+
+
+def _inline(
+    function: Callable[..., Any], mode: Any, operator: Any, types: Any, arguments: Any, keywords: dict[str, Any]
+) -> Any:
+    from torch.export._trace import custom_triton_ops_decomposition_disabled
+
+    if custom_triton_ops_decomposition_disabled():  # torch.export, which stores names of operators
+        return mode.__torch_dispatch__(operator, types, arguments, keywords)
+    if not all(kind is Tensor or issubclass(kind, (FakeTensor, FunctionalTensor)) for kind in types):
+        return NotImplemented  # another subclass, which is unwrapped first
+    with mode:
+        return function(*arguments, **keywords)
 
 
 # --- Differentiation --------------------------------------------------------------------------------------------------

@@ -1,0 +1,151 @@
+"""``python -m tests.kernels.inlined``: trace forward and backward of the operators that torch.compile inlines.
+
+This is a separate program because Triton chooses between its compiler and its interpreter at import. It prints a line
+of JSON per graph: the case, the targets of its nodes, facts about its kernels, and the results of kernels that it
+returns.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import sys
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor, fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+from torch._inductor.decomposition import select_decomp_table
+from torch._library.triton import triton_ops_to_kernels
+from triton.backends.compiler import GPUTarget
+from triton.runtime.jit import JITFunction
+
+from lresnet.kernels import attention_vectors, runtime
+from lresnet.kernels.tiles import Heads
+
+_HEADS = Heads(4, 2, 61, 63, 64)
+
+
+class _Driver:
+    """The parts of Triton's driver that the analysis of kernels needs."""
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_benchmarker(self) -> None:
+        return None
+
+
+def facts(graph: fx.Graph) -> dict[str, Any]:
+    """Return the targets of the nodes, what each kernel gets, and which of its results the graph returns."""
+    calls = graph.find_nodes(op="call_function", target=torch.ops.higher_order.triton_kernel_wrapper_functional)
+    targets = [str(node.target) for node in graph.nodes if node.op == "call_function"]
+    (results,) = graph.find_nodes(op="output")[0].args
+    returned = {origin.args[1] for origin in map(_origin, results) if origin is not None and origin.args[0] in calls}
+    return {"targets": targets, "kernels": [kernel_facts(call) for call in calls], "returned": sorted(returned)}
+
+
+def _origin(node: Any) -> fx.Node | None:
+    """Return the node that ``node`` is an alias of, if it is the item of a tuple or dictionary."""
+    while isinstance(node, fx.Node) and node.target is torch.ops.aten.alias.default:
+        node = node.args[0]
+    return node if isinstance(node, fx.Node) and node.target is operator.getitem else None
+
+
+def kernel_facts(call: fx.Node) -> dict[str, Any]:
+    kernel, given = kernel_side_table.get_kernel(call.kwargs["kernel_idx"]), call.kwargs["kwargs"]
+    (config,) = kernel.configs
+    return {
+        "kernel": kernel.fn.fn.__name__,
+        "symbolic": any(isinstance(size, fx.Node) for size in call.kwargs["grid"][0]),
+        "num_warps": config.num_warps,
+        "changed": call.kwargs["tensors_to_clone"],
+        "allocated": [str(given[name].target) for name in call.kwargs["tensors_to_clone"]],
+        "absent": sorted(kernel_side_table.get_constant_args(call.kwargs["constant_args_idx"])),
+    }
+
+
+def report(case: str, *, turned: bool = True, learned: bool = True, dynamic: bool = False) -> None:
+    """Compile on the CPU, because autograd follows no traced tensors of a GPU that does not exist; results are 0."""
+
+    def function(x: Tensor, factor: Tensor, radius: Tensor, *angles: Tensor) -> list[Tensor]:
+        cos, sin = angles or (None, None)
+        vectors = attention_vectors.attention_vectors(2 * x, factor, radius, cos, sin, torch.bfloat16, *_HEADS)
+        return [3 * v.transpose(1, 2) for v in vectors]
+
+    def keep(name: str) -> Any:
+        def compiler(module: fx.GraphModule, inputs: object) -> Any:
+            sys.stdout.write(json.dumps({"case": case, "graph": name} | facts(module.graph)) + "\n")
+            return make_boxed_func(
+                lambda *_: [_zeros(node) for node in module.graph.find_nodes(op="output")[0].args[0]]
+            )
+
+        return compiler
+
+    torch.compiler.reset()
+    backend = aot_autograd(
+        fw_compiler=keep("forward"),
+        bw_compiler=keep("backward"),
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=select_decomp_table(),
+    )
+    x = torch.empty(2, 70, _HEADS.columns, dtype=torch.bfloat16, requires_grad=True)
+    numbers = [torch.empty(shape, requires_grad=learned) for shape in ((4,), ())]
+    angles = [torch.empty(70, 30), torch.empty(70, 30)] if turned else []
+    found = torch.compile(function, fullgraph=True, dynamic=dynamic, backend=backend)(x, *numbers, *angles)
+    sum(v.float().sum() for v in found).backward()
+
+
+def _zeros(node: Any) -> Any:
+    """Return zeros of the shape that the node has in this call."""
+    value = node.meta["val"] if isinstance(node, fx.Node) else node
+    if isinstance(value, torch.SymInt):
+        return value.node.hint
+    if not isinstance(value, Tensor):
+        return value
+    numbers = [[size if type(size) is int else size.node.hint for size in row] for row in (value.shape, value.stride())]
+    return torch.empty_strided(*numbers, dtype=value.dtype).zero_()
+
+
+def main() -> None:
+    triton.runtime.driver.set_active(_Driver())
+    report("all arguments")
+    report("no angles", turned=False, learned=False)
+    report("symbolic sizes", dynamic=True)
+    exported = torch.export.export(_Exported(), (torch.empty(2, 5, _HEADS.columns), torch.empty(4)))
+    sys.stdout.write(json.dumps({"case": "exported", "graph": "forward"} | facts(exported.graph)) + "\n")
+    kernels = [
+        kernel for name, kernels in triton_ops_to_kernels.items() if name.startswith("lresnet") for kernel in kernels
+    ]
+    sources = {(k.__name__, name): found for k in kernels for name, found in functions_of(k).items()}
+    found = {"case": "all", "graph": "", "in background": len(runtime._requested), "kernels": len(kernels)}
+    found["ambiguous"] = sorted(name for name, functions in sources.items() if len(functions) > 1)
+    found["with backslash"] = sorted(n for n, functions in sources.items() if any("\\" in f.src for f in functions))
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def functions_of(kernel: JITFunction) -> dict[str, set[JITFunction]]:
+    """Return the functions that the kernel calls, directly or not, and itself, by the names in the source."""
+    found, waiting = {kernel.__name__: {kernel}}, [kernel]
+    while waiting:
+        caller = waiting.pop()
+        for name in caller.fn.__code__.co_names:
+            called = caller.fn.__globals__.get(name)
+            if isinstance(called, JITFunction) and called not in found.setdefault(name, set()):
+                found[name].add(called)
+                waiting.append(called)
+    return found
+
+
+class _Exported(torch.nn.Module):
+    def forward(self, x: Tensor, factor: Tensor) -> Tensor:
+        vectors = attention_vectors.attention_vectors(x, factor, factor[0], None, None, torch.float32, *_HEADS)
+        return sum(v.sum() for v in vectors)
+
+
+if __name__ == "__main__":
+    main()
