@@ -26,13 +26,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
-from torch._library.triton import triton_ops_to_kernels
 from torch._subclasses.fake_tensor import FakeTensor
-from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
 from lresnet.geometry.checks import traced, transformed
 from lresnet.geometry.curvature import Curvature
 from lresnet.kernels.tiles import LONGEST_ROW
+
+_functional: Any = None
+_kernels_of_operators: dict[str, list[Any]] = {}
+with contextlib.suppress(ImportError):  # private to torch 2.11 to 2.13; without them, operators are not inlined
+    from torch._library.triton import triton_ops_to_kernels as _kernels_of_operators
+    from torch._subclasses import functional_tensor as _functional
 
 __all__ = [
     "Availability",
@@ -210,7 +214,7 @@ def launch(kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) ->
         if not _only_shapes.get():
             _request(kernel, tuple(grid), arguments, options)
         return
-    if type(arguments[0]) is FunctionalTensor:
+    if _functional is not None and type(arguments[0]) is _functional.FunctionalTensor:
         torch.library.wrap_triton(kernel)[tuple(grid)](*arguments, **options)
         return
     if futures := _compiling.get(id(kernel)):
@@ -340,9 +344,10 @@ def inlined(name: str, *kernels: Any) -> Callable[[Callable[..., Any]], CustomOp
     def define(function: Callable[..., Any]) -> CustomOpDef:
         operator = torch.library.custom_op(name, function, mutates_args=())
         operator.register_fake(partial(_shapes, function))
-        if all(isinstance(kernel, JITFunction) for kernel in kernels):  # and not of the interpreter
-            operator.register_torch_dispatch(FunctionalTensorMode, partial(_inline, function))
-            triton_ops_to_kernels[name] = list(kernels)
+        compiled = all(isinstance(kernel, JITFunction) for kernel in kernels)  # and not interpreted
+        if compiled and _functional is not None:
+            operator.register_torch_dispatch(_functional.FunctionalTensorMode, partial(_inline, function))
+            _kernels_of_operators[name] = list(kernels)
         return operator
 
     return define
@@ -363,7 +368,7 @@ def _inline(
 
     if custom_triton_ops_decomposition_disabled():  # torch.export, which stores names of operators
         return mode.__torch_dispatch__(operator, types, arguments, keywords)
-    if not all(kind is Tensor or issubclass(kind, (FakeTensor, FunctionalTensor)) for kind in types):
+    if not all(kind is Tensor or issubclass(kind, (FakeTensor, _functional.FunctionalTensor)) for kind in types):
         return NotImplemented  # another subclass, which is unwrapped first
     with mode:
         return function(*arguments, **keywords)
