@@ -10,7 +10,7 @@ from lresnet import Lorentz
 from lresnet.functional import lorentz_residual
 from lresnet.kernels import disabled, enabled
 from lresnet.kernels.tiles import Tile
-from lresnet.nn import LorentzTransformerBlock
+from lresnet.nn import LorentzLayerNorm, LorentzRMSNorm, LorentzTransformerBlock
 from tests.kernels.cases import DEVICE, on_device, row_errors
 from tests.residual.common import MORE_FAMILIES, more_pairs, normals
 
@@ -32,7 +32,7 @@ def quiet(function):
 
 
 def by_kernel(gz, gr, x, y, norm, w, gamma, kappa, tile=None):
-    gx, gy, lines = residual_norm.backward(gz, gr, x, y, norm, w, gamma, kappa, EPS, tile)
+    gx, gy, lines = residual_norm.backward(gz, gr, x, y, norm, w, gamma, kappa, EPS, tile=tile)
     sums, n = lines.double().sum(0), x.shape[-1]
     return [gx, gy, sums[:n], *sums[n:]]
 
@@ -56,8 +56,26 @@ def random_arguments(rows, n, gamma=1.3, K=-0.7, seed=0):
     return [gz, gr, x, y, norm, w, scale, kappa]
 
 
+def chained_by_kernel(arguments, x, y, w, gamma, tile=None):
+    """Return the gradients for a point x that is the residual of these x and y."""
+    gz, gr, _, branch, norm, *rest = arguments
+    gx, gy, lines = residual_norm.backward(gz, gr, x, branch, norm, *rest, EPS, y, w, gamma, tile=tile)
+    sums, n = lines.double().sum(0), x.shape[-1]
+    return [gx, gy, sums[:n], *sums[n:]]
+
+
+def chained_by_formula(arguments, x, y, w, gamma):
+    gz, gr, _, *rest, kappa = arguments
+    wide = [None if t is None else t.double() for t in (x, y, w, gamma)]
+    return by_formula(gz, gr, lorentz_residual(*wide, K=-kappa.double()), *rest, kappa)
+
+
 def compare(arguments, tile=None):
-    for name, found, exact in zip(NAMES, by_kernel(*arguments, tile=tile), by_formula(*arguments), strict=True):
+    assert_accurate(by_kernel(*arguments, tile=tile), by_formula(*arguments))
+
+
+def assert_accurate(gradients, expected):
+    for name, found, exact in zip(NAMES, gradients, expected, strict=True):
         if exact is None:
             continue
         if name in "xy":
