@@ -134,6 +134,7 @@ def main() -> None:
         x, y, norm = torch.randn(70, n), torch.randn(70, n, dtype=dtype), torch.ones(n)
         for scale in (None, norm[0]):
             residual_norm.backward(x, y, x, y, norm, norm[0], scale, norm[0], 1e-6)
+            residual_norm.backward(x, y, x, y, norm, norm[0], scale, norm[0], 1e-6, y, norm[0], scale)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from lresnet import Lorentz
 from lresnet.functional import lorentz_residual
 from lresnet.kernels import disabled, enabled
 from lresnet.kernels.tiles import Tile
-from lresnet.nn import LorentzTransformerBlock
+from lresnet.nn import LorentzLayerNorm, LorentzRMSNorm, LorentzTransformerBlock
 from tests.kernels.cases import DEVICE, on_device, row_errors
 from tests.residual.common import MORE_FAMILIES, more_pairs, normals
 
@@ -32,7 +32,7 @@ def quiet(function):
 
 
 def by_kernel(gz, gr, x, y, norm, w, gamma, kappa, tile=None):
-    gx, gy, lines = residual_norm.backward(gz, gr, x, y, norm, w, gamma, kappa, EPS, tile)
+    gx, gy, lines = residual_norm.backward(gz, gr, x, y, norm, w, gamma, kappa, EPS, tile=tile)
     sums, n = lines.double().sum(0), x.shape[-1]
     return [gx, gy, sums[:n], *sums[n:]]
 
@@ -56,8 +56,26 @@ def random_arguments(rows, n, gamma=1.3, K=-0.7, seed=0):
     return [gz, gr, x, y, norm, w, scale, kappa]
 
 
+def chained_by_kernel(arguments, x, y, w, gamma, tile=None):
+    """Return the gradients for a point x that is the residual of these x and y."""
+    gz, gr, _, branch, norm, *rest = arguments
+    gx, gy, lines = residual_norm.backward(gz, gr, x, branch, norm, *rest, EPS, y, w, gamma, tile=tile)
+    sums, n = lines.double().sum(0), x.shape[-1]
+    return [gx, gy, sums[:n], *sums[n:]]
+
+
+def chained_by_formula(arguments, x, y, w, gamma):
+    gz, gr, _, *rest, kappa = arguments
+    wide = [None if t is None else t.double() for t in (x, y, w, gamma)]
+    return by_formula(gz, gr, lorentz_residual(*wide, K=-kappa.double()), *rest, kappa)
+
+
 def compare(arguments, tile=None):
-    for name, found, exact in zip(NAMES, by_kernel(*arguments, tile=tile), by_formula(*arguments), strict=True):
+    assert_accurate(by_kernel(*arguments, tile=tile), by_formula(*arguments))
+
+
+def assert_accurate(gradients, expected):
+    for name, found, exact in zip(NAMES, gradients, expected, strict=True):
         if exact is None:
             continue
         if name in "xy":
@@ -88,10 +106,60 @@ def test_gradients_of_points_are_accurate_from_the_origin_to_large_norms(family,
             assert errors.max() <= bar, (name, norm, w, float(errors.max()))
 
 
+@pytest.mark.parametrize("family", MORE_FAMILIES)
+@pytest.mark.parametrize("K", [-1e-4, -0.1, -1.0, -10.0])
+def test_a_point_is_recomputed_from_its_branches_from_the_origin_to_large_norms(family, K):
+    far = 1e3 if family in ("random", "near", "equal", "zero", "zero skip") else 10.0
+    one, number = torch.tensor(1.0, device=DEVICE), torch.tensor(0.37, device=DEVICE)
+    for norm, w in itertools.product((1e-3, 1e-1, 1.0, 1e2, 1e4), (one, number)):
+        radius = norm * (-K) ** 0.5
+        if radius > far:
+            continue
+        x, y = on_device(*(t.float() for t in more_pairs(family, norm, count=24)))
+        gz, gr, _, other, *rest = random_arguments(24, 16, K=K)
+        gr = gr * max(1.0, norm)
+        other = 0.25 * norm * other  # of the size of the points
+        other[::3] = lorentz_residual(x, y, w, 1 + w, K=K)[::3]  # the branches of the second residual are equal
+        arguments = gz, gr, x, other, *rest
+        found, exact = chained_by_kernel(arguments, x, y, w, 1 + w), chained_by_formula(arguments, x, y, w, 1 + w)
+        bars = torch.full((24,), 2e-5 if radius <= 10 else 3e-4, dtype=torch.float64, device=DEVICE)
+        bars[::3] += 1e-7 * radius**2  # there the gradient changes by this much if x changes in its last digit
+        for name, own, want in zip("xy", found, exact, strict=False):
+            errors = row_errors(own, want)
+            assert (errors <= bars).all(), (name, norm, float(w), float((errors / bars).max()))
+
+
 @pytest.mark.parametrize("gamma", [None, 1.3])
 @pytest.mark.parametrize("n", [1, 3, 64, 384, 512, 1000])
 def test_all_gradients_at_every_width(n, gamma):
-    compare(random_arguments(7, n, gamma))
+    arguments = random_arguments(7, n, gamma)
+    compare(arguments)
+    x, y = on_device(normals(7, n, seed=21), normals(7, n, seed=22))
+    first = x, y, torch.tensor(0.8, device=DEVICE), None if gamma is None else torch.tensor(1.8, device=DEVICE)
+    assert_accurate(chained_by_kernel(arguments, *first), chained_by_formula(arguments, *first))
+
+
+@pytest.mark.parametrize("tile", [Tile(32, 16, 1, programs=2), Tile(4, 16, 4), Tile(1, 16, 1, programs=3, stages=2)])
+def test_a_point_is_recomputed_in_every_tile_and_its_gradient_has_its_dtype(tile):
+    gz, gr, _, branch, *rest = random_arguments(33, 16)
+    w, scale = torch.tensor(0.8, device=DEVICE), torch.tensor(1.8, device=DEVICE)
+    for wide, narrow in ((torch.float32, torch.bfloat16), (torch.bfloat16, torch.bfloat16)):
+        x, y = normals(33, 16, seed=21).to(DEVICE, wide), normals(33, 16, seed=22).to(DEVICE, narrow)
+        arguments = gz.to(wide), gr.to(narrow), x, branch.to(narrow), *rest
+        found, exact = chained_by_kernel(arguments, x, y, w, scale, tile), chained_by_formula(arguments, x, y, w, scale)
+        assert [t.dtype for t in found[:2]] == [wide, narrow]
+        for own, other in zip(found, exact, strict=True):
+            error = (own.double() - other).norm() / other.norm()
+            assert error <= (1e-5 if own.dtype == wide == torch.float32 else 2e-2), float(error)
+
+
+def test_a_point_whose_branches_are_zeros_or_subnormal_has_finite_gradients():
+    sizes = torch.tensor([0.0, 1e-45, 1e-38, 1e-30, 1e-20, 1.0, 1e4])
+    a, b, c = (t.flatten()[:, None] for t in torch.meshgrid(sizes, sizes, sizes, indexing="ij"))
+    gz, gr, _, _, *rest = random_arguments(a.numel(), 5)
+    x, y, branch = on_device(*(s * normals(a.numel(), 5, seed=i) for i, s in enumerate((a, b, c))))
+    for gradient in chained_by_kernel((gz, gr, x, branch, *rest), x, y, rest[1], rest[2]):
+        assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("rows", [1, 31, 33, 100])
@@ -157,7 +225,7 @@ def block(K=-0.02, *, learnable=False, features=32, **options):
     made.attention.manifold.to(DEVICE)
     with torch.no_grad():
         made.mlp_norm.weight.add_(0.2 * torch.randn(features, device=DEVICE))
-        if isinstance(made.attention_residual.raw_weight, torch.nn.Parameter):
+        if isinstance(getattr(made.attention_residual, "raw_weight", None), torch.nn.Parameter):
             made.attention_residual.raw_weight.fill_(-0.7)
     return made
 
@@ -170,6 +238,28 @@ def run(module, call, x, autocast=False):
         y = call(leaves["x"], is_causal=True)
     weights = torch.linspace(-1, 1, y.numel(), device=y.device).reshape(y.shape)
     return y.detach(), dict(zip(leaves, torch.autograd.grad((y * weights).sum(), list(leaves.values())), strict=True))
+
+
+def chained(x, dtype=torch.bfloat16):
+    """Return the arguments with which a block computes the norm after it."""
+    norm = LorentzRMSNorm(x.shape[-1], manifold=Lorentz(-1.0)).to(DEVICE)
+    with torch.no_grad():
+        norm.weight.add_(0.2 * torch.randn(x.shape[-1], generator=torch.Generator().manual_seed(3)).to(DEVICE))
+    return {"normed": norm(x).detach().to(dtype), "next_norm": norm, "next_dtype": dtype}
+
+
+def run_chained(module, call, x, options, autocast=False):
+    """Return the two results, joined, and the gradients of both arguments and of all parameters."""
+    kappa = dict(module.attention.manifold.named_parameters())
+    leaves = {"x": x.detach().clone().requires_grad_(), "normed": options["normed"].detach().clone().requires_grad_()}
+    leaves |= {**dict(module.named_parameters()), "next": options["next_norm"].weight, **kappa}
+    del leaves["attention_norm.weight"]
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=autocast):
+        y, rows = call(leaves["x"], is_causal=True, **options | {"normed": leaves["normed"]})
+    weights = torch.linspace(-1, 1, y.numel(), device=y.device).reshape(y.shape)
+    total = (y * weights).sum() + (rows * weights.flip(-1)).sum()
+    found = torch.autograd.grad(total, list(leaves.values()))
+    return torch.cat([y.detach(), rows.detach()]), dict(zip(leaves, found, strict=True))
 
 
 def without_kernel(monkeypatch):
@@ -206,6 +296,60 @@ def test_a_traced_block_has_the_gradients_of_the_formulas(options, monkeypatch):
 
 
 @quiet
+@pytest.mark.parametrize("options", [{}, {"residual_options": {"scale": None}}, {"residual_options": {"weight": 0.5}},
+                                     {"residual_options": {"scale": "learned"}}, {"learnable": True}])  # fmt: skip
+def test_a_traced_block_with_the_next_norm_has_the_gradients_of_the_formulas(options, monkeypatch):
+    torch.compiler.reset()
+    module, x = block(**options), normals(2, 9, 32).to(DEVICE)
+    given = chained(x, torch.float32)
+    with disabled():
+        expected = run_chained(module, module, x, given)
+    seen = launches(monkeypatch)
+    with enabled():
+        found = run_chained(module, torch.compile(module, backend="aot_eager", fullgraph=True), x, given)
+    assert [a[9] is not None for a in seen] == [True, False]  # the last residual comes first
+    assert_same(found, expected, 1e-4)
+
+
+@quiet
+@pytest.mark.parametrize("change", ["hook", "manifold", "layer norm", "sum"])
+def test_a_next_norm_that_the_kernel_does_not_compute_takes_the_formulas(change, monkeypatch):
+    torch.compiler.reset()
+    module, x = block(**{"residual": "euclidean"} if change == "sum" else {}), normals(2, 9, 32).to(DEVICE)
+    given = chained(x, torch.float32)
+    if change == "hook":
+        given["next_norm"].register_forward_hook(lambda _, __, rows: 2 * rows)
+    elif change == "manifold":
+        module.mlp_residual.__dict__["manifold"] = Lorentz(-0.3)
+    elif change == "layer norm":
+        given["next_norm"] = LorentzLayerNorm(32, manifold=Lorentz(-1.0)).to(DEVICE)
+    with disabled():
+        expected = run_chained(module, module, x, given)
+    seen = launches(monkeypatch)
+    with enabled():
+        found = run_chained(module, torch.compile(module, backend="aot_eager"), x, given)
+    assert len(seen) == (change != "sum")  # the norm in the block
+    assert_same(found, expected, 1e-4)
+
+
+@quiet
+def test_autocast_rounds_the_next_norm_once(monkeypatch):
+    module, x = block(), normals(2, 9, 32).to(DEVICE)
+    seen, found, given = launches(monkeypatch), [], chained(x)
+    with enabled():
+        for _ in range(2):
+            torch.compiler.reset()
+            call = torch.compile(module, backend="aot_eager", fullgraph=True)
+            found.append(run_chained(module, call, x, given, autocast=True))
+            without_kernel(monkeypatch)
+    gz, gr, skip, branch = seen[0][:4]
+    assert [t.dtype for t in (gz, gr, skip, branch)] == [torch.float32, torch.bfloat16, torch.float32, torch.bfloat16]
+    assert seen[0][9].dtype == torch.bfloat16
+    assert torch.equal(found[0][0], found[1][0])
+    assert_same(*found, 2e-2)
+
+
+@quiet
 def test_autocast_rounds_the_norm_once_and_the_kernel_reads_rounded_gradients(monkeypatch):
     module, x = block(), normals(2, 9, 32).to(DEVICE)
     seen = launches(monkeypatch)
@@ -217,6 +361,7 @@ def test_autocast_rounds_the_norm_once_and_the_kernel_reads_rounded_gradients(mo
             without_kernel(monkeypatch)
     assert len(seen) == 1
     gz, gr, skip, branch = seen[0][:4]
+    assert seen[0][9:] == (None, None, None)  # the skip branch is given, not computed again
     assert [t.dtype for t in (gz, gr, skip, branch)] == [torch.float32, torch.bfloat16, torch.float32, torch.bfloat16]
     assert torch.equal(found[0][0], found[1][0])
     assert_same(*found, 2e-2)
@@ -242,7 +387,7 @@ class Doubled(torch.nn.Module):
 
 
 @quiet
-@pytest.mark.parametrize("change", ["hook", "forward", "parametrized", "layer norm", "norm last", "per point", "mlp"])
+@pytest.mark.parametrize("change", ["hook", "forward", "parametrized", "layer norm", "norm last", "per point"])
 def test_blocks_that_the_kernel_does_not_compute_take_the_formulas(change, monkeypatch):
     torch.compiler.reset()
     options = {"layer norm": {"norm": "layer"}, "norm last": {"norm_first": False}}.get(change, {})
@@ -256,8 +401,6 @@ def test_blocks_that_the_kernel_does_not_compute_take_the_formulas(change, monke
         module.attention_residual.forward = lambda x, y: 2 * own(x, y)
     elif change == "parametrized":
         parametrize.register_parametrization(module.mlp_norm, "weight", Doubled())
-    elif change == "mlp":
-        module.mlp = torch.nn.Sequential(module.mlp)
     with disabled():
         expected = run(module, module, x)
     seen = launches(monkeypatch)
@@ -268,7 +411,21 @@ def test_blocks_that_the_kernel_does_not_compute_take_the_formulas(change, monke
 
 
 @quiet
-def test_the_result_of_the_residual_is_not_stored_for_the_backward_pass(monkeypatch):
+def test_a_replaced_perceptron_gets_the_norm_in_the_dtype_of_the_points(monkeypatch):
+    torch.compiler.reset()
+    module, x = block(), normals(2, 9, 32).to(DEVICE)
+    module.mlp = torch.nn.Sequential(module.mlp)
+    expected = run(module, module, x, autocast=True)
+    seen = launches(monkeypatch)
+    with enabled():
+        found = run(module, torch.compile(module, backend="aot_eager", fullgraph=True), x, autocast=True)
+    assert [t.dtype for t in seen[0][:2]] == [torch.float32] * 2
+    assert_same(found, expected, 2e-2)
+
+
+@quiet
+@pytest.mark.parametrize("chains", [False, True])
+def test_the_result_of_the_residual_is_not_stored_for_the_backward_pass(chains, monkeypatch):
     """The partitioner of torch.compile computes it again; only the block's arguments and results may have its shape."""
     from functools import partial
 
@@ -279,7 +436,8 @@ def test_the_result_of_the_residual_is_not_stored_for_the_backward_pass(monkeypa
     stored = []
 
     def compiler(graph, _):
-        stored.append([t.meta["val"] for t in graph.graph.find_nodes(op="output")[0].args[0] if t is not None])
+        results = dict.fromkeys(t for t in graph.graph.find_nodes(op="output")[0].args[0] if t is not None)
+        stored.append([t.meta["val"] for t in results])
         return make_boxed_func(graph.forward)
 
     def count() -> int:
@@ -292,8 +450,9 @@ def test_the_result_of_the_residual_is_not_stored_for_the_backward_pass(monkeypa
             decompositions=select_decomp_table(),
         )
         module, x = block(features=64), normals(2, 256, 64).to(DEVICE).requires_grad_()
+        options = chained(x.detach()) if chains else {}
         with enabled(), torch.autocast(DEVICE, torch.bfloat16):
-            torch.compile(module, backend=backend, fullgraph=True)(x, is_causal=True)
+            torch.compile(module, backend=backend, fullgraph=True)(x, is_causal=True, **options)
         values = [t for t in stored[0] if isinstance(t, torch.Tensor)]
         assert sum(t.dtype == torch.float32 and t.shape == x.shape for t in values) == 2  # the argument and the result
         return sum(t.numel() * t.element_size() for t in values)

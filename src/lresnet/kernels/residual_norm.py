@@ -6,8 +6,12 @@ for points of m coordinates. The forward pass is left to torch.compile, which co
 own backward pass shares a row among several warps, which wait for each other in each of eight sums. Here a row of up to
 512 coordinates belongs to one warp.
 
-Bytes moved: reads x, y and the gradients of z and r, and writes the gradients of x and y. A program loops over tiles
-and writes one line of partial sums, which are added in a fixed order, so that two runs give the same bits.
+In a transformer block x is itself the result of a residual, :math:`x = \gamma_0 (x_0 + w_0 y_0)/n_0`. The kernel
+computes it from :math:`x_0` and :math:`y_0`, which the gradient of that residual needs anyway, so x need not be stored.
+
+Bytes moved: reads x (or its two branches), y and the gradients of z and r, and writes the gradients of x and y. A
+program loops over tiles and writes one line of partial sums, which are added in a fixed order, so that two runs give
+the same bits.
 """
 
 from typing import Any, NamedTuple
@@ -34,22 +38,41 @@ def _load(pointer, place, mask):
 
 
 @jit
+def _residual(x, y, w, scale, kappa):
+    """Return the residual of each row."""
+    x2, y2 = dot(x, x), dot(y, y)
+    a, b = second_vector(x2, y2, w, kappa, "lorentz")
+    second = a * x + b * y
+    alpha, beta = value_coefficients(x2, y2, x2, dot(second, second), w, scale, kappa, "lorentz")
+    return alpha * x + beta * y
+
+
+@jit
 def _rows_backward(
     gz_pointer, gr_pointer, x_pointer, y_pointer, norm_pointer, weight_pointer, scale_pointer, kappa_pointer,
-    gx_pointer, gy_pointer, lines_pointer, rows, n, eps,
+    branch_pointer, branch_weight_pointer, branch_scale_pointer, gx_pointer, gy_pointer, lines_pointer, rows, n, eps,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of x and y, and a line of sums: for the norm's weight (n numbers), w, gamma and kappa."""
+    """Compute the gradients of x and y, and a line of sums: for the norm's weight (n numbers), w, gamma and kappa.
+
+    With a ``branch``, ``x_pointer`` holds x_0, and x is the residual of both.
+    """
     columns = tl.arange(0, BLOCK)[None, :]
     # At most four adjacent numbers per thread, whatever the dtype: float32 and half precision then have one layout.
     columns = tl.max_contiguous(tl.multiple_of(columns, [1, 4]), [1, 4])
     w, scale, kappa = tl.load(weight_pointer), single(scale_pointer, False), tl.load(kappa_pointer)
+    if branch_pointer is not None:
+        branch_w, branch_scale = tl.load(branch_weight_pointer), single(branch_scale_pointer, False)
     norm = per_column(norm_pointer, columns, n, ROWS).to(tl.float32)
     sum_norm, sum_w, sum_scale, sum_kappa = zeros(ROWS, BLOCK), zeros(ROWS, 1), zeros(ROWS, 1), zeros(ROWS, 1)
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = (tile * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
         inside, place = (row < rows) & (columns < n), row * n + columns
-        x, y = _load(x_pointer, place, inside), _load(y_pointer, place, inside)
+        x = _load(x_pointer, place, inside)
+        if branch_pointer is not None:
+            x = _residual(x, _load(branch_pointer, place, inside), branch_w, branch_scale, kappa)
+            x = x.to(gx_pointer.dtype.element_ty).to(tl.float32)  # as the forward pass rounded it
+        y = _load(y_pointer, place, inside)
         gz, gr = _load(gz_pointer, place, inside), _load(gr_pointer, place, inside)
 
         x2, y2 = dot(x, x), dot(y, y)
@@ -105,6 +128,9 @@ def backward(
     scale: Tensor | None,
     kappa: Tensor,
     eps: float,
+    branch: Tensor | None = None,
+    branch_weight: Tensor | None = None,
+    branch_scale: Tensor | None = None,
     tile: Tile | None = None,
 ) -> Gradients:
     """Return the gradients along gz of z and gr of r.
@@ -116,19 +142,27 @@ def backward(
         scale: gamma, float32 [], or None.
         kappa: -K, float32 [].
         eps: That of the norm.
+        branch: y_0, in the shape of the others. The argument x is then x_0, and the gradient that of x, their residual.
+        branch_weight, branch_scale: w_0 and gamma_0 of that residual, as ``weight`` and ``scale``.
         tile: Rows, warps, programs and stages. Default: :func:`~lresnet.kernels.tiles.residual_norm_tile`.
     """
     n = x.shape[-1]
     rows, tile = x.numel() // n, tile or residual_norm_tile(n)
     lines = weight.new_empty(_lines_shape(rows, n, tile))
-    gx, gy = x.new_empty(x.shape), y.new_empty(y.shape)
+    gx, gy = x.new_empty(x.shape, dtype=_dtype(x, branch)), y.new_empty(y.shape)
+    branch = None if branch is None else branch.contiguous()
     with torch.cuda.device_of(x):
         launch(
             _rows_backward, (lines.shape[0],), *(t.contiguous() for t in (gz, gr, x, y, norm)), weight, scale, kappa,
-            gx, gy, lines, rows, n, eps,
+            branch, branch_weight, branch_scale, gx, gy, lines, rows, n, eps,
             ROWS=tile.rows, BLOCK=tile.block, STAGES=tile.stages, num_warps=tile.warps,
         )  # fmt: skip
     return Gradients(gx, gy, lines)
+
+
+def _dtype(x: Tensor, branch: Tensor | None) -> torch.dtype:
+    """Return the dtype of the point x, which may be the residual of the two."""
+    return x.dtype if branch is None else torch.promote_types(x.dtype, branch.dtype)
 
 
 def _lines_shape(rows: int, n: int, tile: Tile) -> tuple[int, int]:
@@ -149,14 +183,29 @@ def residual_norm_backward(
     scale: Tensor | None,
     kappa: Tensor,
     eps: float,
+    branch: Tensor | None = None,
+    branch_weight: Tensor | None = None,
+    branch_scale: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Run :func:`backward`. This operator has no derivative."""
-    return backward(gz, gr, x, y, norm, weight, scale, kappa, eps)
+    return backward(gz, gr, x, y, norm, weight, scale, kappa, eps, branch, branch_weight, branch_scale)
 
 
 @residual_norm_backward.register_fake
-def _(gz: Tensor, gr: Tensor, x: Tensor, y: Tensor, *rest: Any) -> Gradients:
-    compile_ahead(backward, gz, gr, x, y, *rest)
+def _(
+    gz: Tensor,
+    gr: Tensor,
+    x: Tensor,
+    y: Tensor,
+    norm: Tensor,
+    weight: Tensor,
+    scale: Tensor | None,
+    kappa: Tensor,
+    eps: float,
+    branch: Tensor | None = None,
+    *rest: Any,
+) -> Gradients:
+    compile_ahead(backward, gz, gr, x, y, norm, weight, scale, kappa, eps, branch, *rest)
     n = x.shape[-1]
     lines = _lines_shape(x.numel() // n, n, residual_norm_tile(n))
-    return Gradients(x.new_empty(x.shape), y.new_empty(y.shape), rest[1].new_empty(lines))
+    return Gradients(x.new_empty(x.shape, dtype=_dtype(x, branch)), y.new_empty(y.shape), weight.new_empty(lines))

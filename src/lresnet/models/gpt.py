@@ -15,7 +15,7 @@ from lresnet.nn.embedding import LorentzEmbedding
 from lresnet.nn.inner_product_vectors import wide_dtype
 from lresnet.nn.point_norm import LorentzRMSNorm
 from lresnet.nn.rotary import RotaryPositions
-from lresnet.nn.softmax_attention import KeyValueCache, Scores, lorentz_scores
+from lresnet.nn.softmax_attention import KeyValueCache, Scores, lorentz_scores, operator_dtype
 
 __all__ = ["LorentzGPT"]
 
@@ -133,18 +133,22 @@ class LorentzGPT(Transformer):
             caches: Those of :meth:`make_caches`, which hold the positions before and receive the new ones. No
                 gradient flows through them: train without caches.
         """
-        return self.logits(self.embed(ids, caches))
+        return self.logits(self._points(ids, caches, as_factor=self.head == "linear"))
 
     def embed(self, ids: Tensor, caches: Sequence[KeyValueCache] | None = None) -> Tensor:
         """Return one point for each position, [B, T, width], which :meth:`logits` maps to scores."""
+        return self._points(ids, caches, as_factor=False)
+
+    def _points(self, ids: Tensor, caches: Sequence[KeyValueCache] | None, as_factor: bool) -> Tensor:
+        """Return the points; ``as_factor`` allows compiled blocks to round them as autocast does in a product."""
         if caches is not None and len(caches) != len(self.layers):
             raise ValueError(f"one cache for each of {len(self.layers)} blocks is needed, got {len(caches)}")
         start = 0 if caches is None else caches[0].length
         self._require_ids(ids, start)
         tokens = self.embedding(ids)
         positions = torch.arange(start, start + ids.shape[1], device=ids.device, dtype=wide_dtype(tokens.dtype))
-        points: Tensor = self.norm(self._run(tokens, self.rotary(positions), True, caches))
-        return points
+        dtype = operator_dtype(tokens) if as_factor else None
+        return self._run(tokens, self.rotary(positions), True, self.norm, caches, dtype)
 
     def logits(self, points: Tensor) -> Tensor:
         """Return the scores of all tokens, [..., vocab_size], in float32 or wider."""

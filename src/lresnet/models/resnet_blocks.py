@@ -12,6 +12,7 @@ from lresnet.kernels import supports_pair
 from lresnet.kernels.cpu_tail import cpu_tail, supports_cpu_tail
 from lresnet.nn.batch_norm import RunningUpdate, is_plain_norm, norm_relu, norm_tail
 from lresnet.nn.conv2d import Conv2d
+from lresnet.nn.plain_modules import is_plain
 from lresnet.residual.base import Residual
 from lresnet.residual.space import NoResidual
 
@@ -66,7 +67,7 @@ class Block(Module):
             return norm_tail(skip, branch, branch_norm=self.last_norm, skip_norm=norm, updates=updates, **kernel)
         skip = skip if norm is None else norm(skip)
         branch = self.last_norm(branch)
-        is_lorentz = kernel is not None and kernel.pop("kind") == "lorentz" and not _must_be_called(self.residual)
+        is_lorentz = kernel is not None and kernel.pop("kind") == "lorentz" and is_plain(self.residual)
         if kernel is not None and is_lorentz and supports_cpu_tail(skip, branch, *kernel.values()):
             return cpu_tail(skip, branch, overwrite=is_plain_norm(self.last_norm), **kernel)
         return torch.relu(self.residual(skip, branch))
@@ -213,10 +214,4 @@ def is_unmodified(stem: Module, blocks: Module) -> bool:
 
 def _is_unmodified(module: Module) -> bool:
     known = type(module) in (*_NORMS, *_BLOCKS, Sequential, ReLU, MaxPool2d, Conv2d, Pointwise)
-    return (known or isinstance(module, Residual)) and not _must_be_called(module)
-
-
-def _must_be_called(module: Module) -> bool:
-    """Return whether the module has hooks, a replaced ``forward`` or a compiled call."""
-    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    return bool(hooks) or "forward" in module.__dict__ or module._compiled_call_impl is not None
+    return (known or isinstance(module, Residual)) and is_plain(module)

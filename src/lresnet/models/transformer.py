@@ -21,6 +21,7 @@ text (AdamW, learning rate 0.003, one seed; 220 steps of 768 bytes for 4 blocks,
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,6 +32,9 @@ from torch.utils.checkpoint import checkpoint
 
 from lresnet.geometry import Lorentz
 from lresnet.models.pretrained import Pretrained
+from lresnet.nn.plain_modules import is_plain
+from lresnet.nn.point_norm import LorentzLayerNorm, LorentzRMSNorm
+from lresnet.nn.residual_norm import autocast_dtype
 from lresnet.nn.rotary import Rotary
 from lresnet.nn.softmax_attention import KeyValueCache, Scores
 from lresnet.nn.transformer_block import LorentzTransformerBlock, scores_of
@@ -58,7 +62,12 @@ class Transformer(Pretrained):
     compiles_blocks: bool = False
     """Whether training compiles the blocks, one by one: :func:`lresnet.train.train_model` sets it while it trains. All
     blocks of the same kind and sizes share one compilation, whatever the depth and the curvature; compiling the whole
-    network takes a time that grows with the depth."""
+    network takes a time that grows with the depth.
+
+    A block also computes the norm that follows it, so that the compiler joins it with the block's last residual. Then
+    the last block has its own compilation if its norm has another dtype than the others. Norms with hooks and norms
+    that are replaced or sharded are called between the blocks, as with activation checkpointing, where the result of
+    the norm would be stored for each block."""
 
     def _build(
         self,
@@ -130,19 +139,66 @@ class Transformer(Pretrained):
         x: Tensor,
         rotary: Rotary,
         is_causal: bool,
+        norm: torch.nn.Module,
         caches: Sequence[KeyValueCache] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """Return the points after the last block."""
+        """Return the norm of the points after the last block.
+
+        Args:
+            x: Points [B, T, n] before the first block.
+            rotary, is_causal: As for :class:`~lresnet.nn.LorentzTransformerBlock`.
+            norm: That of the last points.
+            caches: One for each block, or None.
+            dtype: To which the caller converts the result. A compiled block may return it in this dtype. None: the
+                caller reads the result in its own dtype.
+        """
         trains = self.training and torch.is_grad_enabled()
-        call = _call_compiled if self.compiles_blocks and trains else _call
+        compiles = self.compiles_blocks and trains
+        if compiles and caches is None and not self.activation_checkpointing and self._is_chained(norm):
+            return self._run_chained(x, rotary, is_causal, norm, dtype)
         for i, block in enumerate(self.layers):
             if caches is not None:
                 x = block(x, None, is_causal, rotary=rotary, cache=caches[i])
             elif self.activation_checkpointing and trains:
+                call = _call_compiled if compiles else _call
                 x = checkpoint(call, block, x, is_causal, rotary, use_reentrant=False)
             else:
-                x = call(block, x, is_causal, rotary)
-        return x
+                x = _call_compiled(block, x, is_causal, rotary) if compiles else _call(block, x, is_causal, rotary)
+        result: Tensor = norm(x)
+        return result
+
+    def _run_chained(
+        self, x: Tensor, rotary: Rotary, is_causal: bool, norm: torch.nn.Module, dtype: torch.dtype | None
+    ) -> Tensor:
+        """Return the same by compiled blocks, each of which also computes the norm that follows it.
+
+        The compiler joins the norm with the residual before it. Between two blocks it cannot.
+        """
+        blocks = [block for block in self.layers if isinstance(block, LorentzTransformerBlock)]
+        following = [(block.attention_norm, autocast_dtype(block.attention, x)) for block in blocks]
+        last = norm, None if dtype == x.dtype else dtype
+        with _compiling():
+            rows: Tensor = _compiled(_normed)(*following[0], x)
+            for block, (next_norm, next_dtype) in zip(blocks, [*following[1:], last], strict=True):
+                x, rows = _compiled(_call_chained)(block, x, rows, is_causal, rotary, next_norm, next_dtype)
+        return rows
+
+    def _is_chained(self, norm: torch.nn.Module) -> bool:
+        """Return whether each block may compute the norm of the next one: nobody observes, replaces or shards them."""
+        norms = [norm]
+        for block in self.layers:
+            if type(block) is not LorentzTransformerBlock or not (block.norm_first and is_plain(block)):
+                return False
+            norms.append(block.attention_norm)
+        return all(map(_is_local_norm, norms))
+
+
+def _is_local_norm(norm: torch.nn.Module) -> bool:
+    """Return whether this is a norm of this library without hooks, whose parameters this process holds as a whole."""
+    # FSDP2 turns the parameters of a module that does not run into tensors of another class.
+    whole = all(type(p) in (Tensor, torch.nn.Parameter) for p in norm._parameters.values() if p is not None)
+    return type(norm) in (LorentzRMSNorm, LorentzLayerNorm) and is_plain(norm) and whole
 
 
 def _call(block: torch.nn.Module, x: Tensor, is_causal: bool, rotary: Rotary) -> Tensor:
@@ -151,12 +207,37 @@ def _call(block: torch.nn.Module, x: Tensor, is_causal: bool, rotary: Rotary) ->
 
 
 def _call_compiled(block: torch.nn.Module, x: Tensor, is_causal: bool, rotary: Rotary) -> Tensor:
-    # torch's own limit, 8, counts all kinds and sizes of blocks in this process. Beyond it, torch runs eager code.
-    with torch._dynamo.config.patch(recompile_limit=_MOST_COMPILATIONS):
-        return _compiled_call()(block, x, is_causal, rotary)
+    with _compiling():
+        result: Tensor = _compiled(_call)(block, x, is_causal, rotary)
+        return result
+
+
+def _call_chained(
+    block: torch.nn.Module,
+    x: Tensor,
+    rows: Tensor,
+    is_causal: bool,
+    rotary: Rotary,
+    next_norm: torch.nn.Module,
+    next_dtype: torch.dtype | None,
+) -> tuple[Tensor, Tensor]:
+    options = {"normed": rows, "next_norm": next_norm, "next_dtype": next_dtype}
+    result: tuple[Tensor, Tensor] = block(x, None, is_causal, rotary=rotary, **options)
+    return result
+
+
+def _normed(norm: torch.nn.Module, dtype: torch.dtype | None, x: Tensor) -> Tensor:
+    rows: Tensor = norm(x)
+    return rows if dtype is None else rows.to(dtype)
 
 
 @functools.cache
-def _compiled_call() -> Callable[..., Tensor]:
-    compiled: Callable[..., Tensor] = torch.compile(_call, dynamic=False)
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = torch.compile(function, dynamic=False)
     return compiled
+
+
+def _compiling() -> contextlib.AbstractContextManager[None]:
+    # torch's own limit, 8, counts all kinds and sizes of blocks in this process. Beyond it, torch runs eager code.
+    patch: contextlib.AbstractContextManager[None] = torch._dynamo.config.patch(recompile_limit=_MOST_COMPILATIONS)
+    return patch

@@ -125,5 +125,5 @@ class LorentzViT(Transformer, ImageModel):
             torch.arange(rows, device=x.device), torch.arange(columns, device=x.device), indexing="ij"
         )
         rotary = self.rotary(torch.stack(grid, -1).flatten(0, 1).to(wide_dtype(points.dtype)))
-        points = self.norm(self._run(points.flatten(1, 2), rotary, False))
+        points = self._run(points.flatten(1, 2), rotary, False, self.norm)
         return points.unflatten(1, (rows, columns)).movedim(-1, 1)  # type: ignore[no-any-return]

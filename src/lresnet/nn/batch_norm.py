@@ -16,6 +16,7 @@ from lresnet.kernels import supports_pair
 from lresnet.kernels.formulas import require_kind, tail_formula, takes_weight
 from lresnet.kernels.runtime import is_eager
 from lresnet.kernels.tiles import LONGEST_RESIDUAL_ROW, MEAN, VARIANCE, Affine, one_per_row
+from lresnet.nn.plain_modules import is_plain
 from lresnet.residual.registry import RESIDUALS
 
 __all__ = ["RunningUpdate", "is_plain_norm", "norm_relu", "norm_tail", "residual_tail", "update_running_statistics"]
@@ -229,11 +230,9 @@ def is_plain_norm(norm: Module | None) -> TypeGuard[BatchNorm2d]:
     """
     if type(norm) is not BatchNorm2d or any(getattr(norm, name) is None for name in ("weight", "bias")):
         return False
-    if "forward" in norm.__dict__:  # replaced on the instance
-        return False
     if norm.track_running_stats and (norm.running_mean is None or norm.num_batches_tracked is None):
         return False  # a removed buffer: torch's own code handles it
-    return not (norm._forward_hooks or norm._forward_pre_hooks or norm._backward_hooks or norm._backward_pre_hooks)
+    return is_plain(norm)
 
 
 def _uses_batch_statistics(norm: BatchNorm2d) -> bool:

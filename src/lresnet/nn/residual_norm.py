@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,61 +11,107 @@ from lresnet.geometry.checks import checked_points
 from lresnet.geometry.curvature import kappa_of
 from lresnet.kernels import supports_pair
 from lresnet.nn.gated_mlp import LorentzGatedMLP
+from lresnet.nn.plain_modules import is_plain, is_plain_linear
 from lresnet.nn.point_norm import LorentzRMSNorm
+from lresnet.nn.softmax_attention import LorentzAttention, operator_dtype
 from lresnet.residual import LorentzResidual
 from lresnet.residual.lorentz import residual_value
 
-__all__ = ["residual_and_norm"]
+__all__ = ["ResidualCall", "autocast_dtype", "residual_and_norm"]
+
+
+class ResidualCall(NamedTuple):
+    """A call ``residual(x, branch)``."""
+
+    residual: torch.nn.Module
+    x: Tensor
+    branch: Tensor
 
 
 def residual_and_norm(
-    residual: torch.nn.Module, norm: torch.nn.Module, mlp: torch.nn.Module, x: Tensor, branch: Tensor
+    residual: torch.nn.Module,
+    norm: torch.nn.Module,
+    x: Tensor,
+    branch: Tensor,
+    dtype: torch.dtype | None = None,
+    source: ResidualCall | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return ``z = residual(x, branch)`` and ``norm(z)``, which ``mlp`` reads.
+    """Return ``z = residual(x, branch)`` and ``norm(z)``.
 
     In compiled code on a GPU both are computed by the formulas, which the compiler joins with the operations around
-    them, and their gradients by one kernel. Under autocast the norm is then returned in the dtype to which the linear
-    map of ``mlp`` would convert it: a conversion of the kernel's argument would be a pass over memory.
+    them, and their gradients by one kernel.
+
+    Args:
+        residual, norm: A residual and a norm, which are called unless the kernel computes their gradients.
+        x, branch: The branches of the residual.
+        dtype: That of the norm, such as :func:`autocast_dtype` of the layer that reads it: a conversion of the kernel's
+            argument would be a pass over memory. None: that of z.
+        source: The call whose result is x. The backward pass then computes x from the branches of that call, which
+            are stored for its own gradients, so that x need not be stored.
     """
-    if not _is_supported(residual, norm, mlp, x, branch):
+    if not _is_supported(residual, norm, x, branch, source):
         z = residual(x, branch)
-        return z, norm(z)
+        rows = norm(z)
+        return z, rows if dtype is None else _converted(rows, dtype)
     assert isinstance(residual, LorentzResidual)
     assert isinstance(norm, LorentzRMSNorm)
-    weight, scale = residual.weight_and_scale()
+    w, gamma = _weight_and_scale(residual)
     kappa = torch.as_tensor(kappa_of(residual.manifold.curvature, torch.float32)).to(x.device)
-    w, gamma = weight.to(torch.float32).abs(), None if scale is None else scale.to(torch.float32)
     if residual.recomputed_by_compiler:
         x = x.expand(x.shape)  # as in LorentzResidual.forward
-    kind, dtype = x.device.type, torch.promote_types(x.dtype, branch.dtype)
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else dtype
-    z, rows = _ResidualAndNorm.apply(x, branch, norm.weight, w, gamma, kappa, norm.eps, dtype)  # type: ignore[no-untyped-call]
+    dtype = torch.promote_types(x.dtype, branch.dtype) if dtype is None else dtype
+    inputs: tuple[Any, ...] = (x, branch, norm.weight, w, gamma, kappa, norm.eps, dtype)
+    if source is not None:
+        assert isinstance(source.residual, LorentzResidual)
+        inputs += (source.x, source.branch, *_weight_and_scale(source.residual))
+    z, rows = _ResidualAndNorm.apply(*inputs)  # type: ignore[no-untyped-call]
     return z, rows
 
 
+def autocast_dtype(layer: torch.nn.Module, x: Tensor) -> torch.dtype | None:
+    """Return the dtype to which autocast converts the argument x of this layer; None if it converts nothing.
+
+    It is known for attention and perceptrons of this library whose first operation is a linear map.
+    """
+    if type(layer) not in (LorentzAttention, LorentzGatedMLP) or not is_plain(layer):
+        return None
+    assert isinstance(layer, (LorentzAttention, LorentzGatedMLP))
+    dtype = operator_dtype(x)
+    return dtype if dtype != x.dtype and is_plain_linear(layer.in_proj) else None
+
+
 def _is_supported(
-    residual: torch.nn.Module, norm: torch.nn.Module, mlp: torch.nn.Module, x: Tensor, branch: Tensor
+    residual: torch.nn.Module, norm: torch.nn.Module, x: Tensor, branch: Tensor, source: ResidualCall | None
 ) -> bool:
     """Return whether the kernel computes the gradients of this residual and this norm."""
-    if not torch.compiler.is_compiling() or type(residual) is not LorentzResidual or type(norm) is not LorentzRMSNorm:
+    if not torch.compiler.is_compiling() or type(norm) is not LorentzRMSNorm or not is_plain(norm):
         return False
-    if type(mlp) is not LorentzGatedMLP or type(mlp.in_proj) is not torch.nn.Linear:
+    if x.numel() == 0 or x.shape[-1:] != norm.weight.shape or not _is_computed(residual, x, branch):
         return False
-    if not residual.joined_by_compiler or residual.dim not in (-1, x.dim() - 1) or x.shape[-1:] != norm.weight.shape:
-        return False
-    one_each = all(t is None or t.dim() == 0 for t in residual.weight_and_scale())
-    plain = all(map(_is_plain, (residual, norm, mlp, mlp.in_proj)))
-    return one_each and plain and x.numel() > 0 and supports_pair(x, branch, residual.manifold.curvature, dim=-1)
+    return source is None or (source.residual.manifold is residual.manifold and _is_computed(*source))
 
 
-def _is_plain(module: torch.nn.Module) -> bool:
-    """Return whether a call of the module runs its ``forward`` and nothing else."""
-    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    return not hooks and "forward" not in module.__dict__
+def _is_computed(residual: torch.nn.Module, x: Tensor, branch: Tensor) -> bool:
+    """Return whether the kernel computes this residual: a Lorentz residual of rows, with one weight and one scale."""
+    if type(residual) is not LorentzResidual or not is_plain(residual) or not residual.joined_by_compiler:
+        return False
+    if residual.dim not in (-1, x.dim() - 1) or any(t is not None and t.dim() > 0 for t in residual.weight_and_scale()):
+        return False
+    return supports_pair(x, branch, residual.manifold.curvature, dim=-1)
+
+
+def _weight_and_scale(residual: LorentzResidual) -> tuple[Tensor, Tensor | None]:
+    """Return w >= 0 and the scale in float32."""
+    weight, scale = residual.weight_and_scale()
+    return weight.to(torch.float32).abs(), None if scale is None else scale.to(torch.float32)
 
 
 class _ResidualAndNorm(torch.autograd.Function):
-    """(x, y, weight of the norm, w, gamma, kappa, eps, dtype) -> (z, norm of z in ``dtype``), in compiled code."""
+    """(x, y, weight of the norm, w, gamma, kappa, eps, dtype) -> (z, norm of z in ``dtype``), in compiled code.
+
+    With four more arguments (branches, weight and scale of a residual whose result is x), these are stored instead of
+    x. They get no gradients here: the gradient of x reaches them through that residual.
+    """
 
     @staticmethod
     def forward(
@@ -78,8 +124,9 @@ class _ResidualAndNorm(torch.autograd.Function):
         kappa: Tensor,
         eps: float,
         dtype: torch.dtype,
+        *source: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(x, y, norm, w, gamma, kappa)
+        ctx.save_for_backward(source[0] if source else x, y, norm, w, gamma, kappa, *source[1:])
         ctx.eps = eps
         (x, y), narrow = checked_points(x, y)  # in float32
         z = _converted(residual_value(x, y, w, gamma, kappa, -1), narrow)
@@ -91,12 +138,13 @@ class _ResidualAndNorm(torch.autograd.Function):
     def backward(ctx: Any, gz: Tensor, gr: Tensor) -> tuple[Tensor | None, ...]:
         from lresnet.kernels.residual_norm import residual_norm_backward
 
-        x, y, norm, w, gamma, kappa = ctx.saved_tensors
-        gx, gy, lines = residual_norm_backward(gz, gr, x, y, norm, w, gamma, kappa, ctx.eps)
+        x, y, norm, w, gamma, kappa, *source = ctx.saved_tensors
+        gx, gy, lines = residual_norm_backward(gz, gr, x, y, norm, w, gamma, kappa, ctx.eps, *source)
         sums, n = lines.sum(0), norm.shape[0]
         gradients = _converted(sums[:n], norm.dtype), sums[n], sums[n + 1], sums[n + 2]
         needed = ctx.needs_input_grad[2:6]
-        return gx, gy, *(g if need else None for g, need in zip(gradients, needed, strict=True)), None, None
+        unused = (None,) * (6 if source else 2)
+        return gx, gy, *(g if need else None for g, need in zip(gradients, needed, strict=True)), *unused
 
 
 def _converted(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -48,6 +48,7 @@ from lresnet.nn.inner_product_vectors import (
     value_vectors,
     wide_dtype,
 )
+from lresnet.nn.plain_modules import is_plain_linear
 from lresnet.nn.rotary import Rotary, apply_rotary
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "Scores",
     "lorentz_attention",
     "lorentz_scores",
+    "operator_dtype",
 ]
 
 Scores: TypeAlias = Literal["lorentz", "l2", "dot"]
@@ -106,7 +108,7 @@ def lorentz_attention(
         torch.Size([2, 4, 10, 8])
     """
     _require_alike(query, key, value, enable_gqa)
-    dtype = _operator_dtype(query)
+    dtype = operator_dtype(query)
     inner = wide_dtype(query.dtype) if precise else dtype
     kappa = kappa_of(K, wide_dtype(inner))
     tau = math.sqrt(query.shape[-1]) if temperature is None else temperature
@@ -139,7 +141,7 @@ def lorentz_scores(query: Tensor, key: Tensor, kappa: Curvature, temperature: fl
         >>> lorentz_scores(torch.zeros(2, 3), torch.ones(4, 3), 1.0, 1.0)[0]
         tensor([-1., -1., -1., -1.])
     """
-    dtype = _operator_dtype(query)
+    dtype = operator_dtype(query)
     width = head_width(query.shape[-1], query.shape[-1], dtype)
     q = query_vectors(query, kappa, temperature, dtype, width)
     return torch.nn.functional.linear(q, key_vectors(key, kappa, dtype, width))
@@ -191,8 +193,13 @@ def _restricted(mask: Tensor | None, seen: Tensor) -> Tensor:
     return mask & seen if mask.dtype == torch.bool else mask.masked_fill(~seen, -math.inf)
 
 
-def _operator_dtype(x: Tensor) -> torch.dtype:
-    """Return the dtype in which torch would compute attention of x: that of autocast for float32."""
+def operator_dtype(x: Tensor) -> torch.dtype:
+    """Return the dtype in which torch would compute attention or a product of x: that of autocast for float32.
+
+    Example:
+        >>> operator_dtype(torch.zeros(2))
+        torch.float32
+    """
     if x.dtype == torch.float32 and _is_autocast(x):
         return torch.get_autocast_dtype(x.device.type)
     return x.dtype
@@ -440,7 +447,7 @@ class LorentzAttention(ManifoldModule):
             if tensor is not None:
                 require_features(require_points(tensor, name=name), self.embed_dim, f"LorentzAttention ({name})")
         offset = 0 if cache is None else cache.length
-        dtype = _operator_dtype(query)
+        dtype = operator_dtype(query)
         inner = wide_dtype(dtype) if self.precise else dtype
         kappa = None if self.scores != "lorentz" else kappa_of(self.manifold.curvature, wide_dtype(inner))
         q, k, v = (t.transpose(-3, -2) for t in self._vectors(query, key, value, kappa, inner, rotary))
@@ -471,7 +478,7 @@ class LorentzAttention(ManifoldModule):
         if (
             kappa is not None
             and key is None
-            and _is_plain_linear(self.in_proj)
+            and is_plain_linear(self.in_proj)
             and supports_fused_vectors(query, kappa, dtype, rotary, self.query_features, self.head_dim)
         ):
             joint = torch.nn.functional.linear(query, *self._aligned_projection())
@@ -509,7 +516,7 @@ class LorentzAttention(ManifoldModule):
             parts: Sequence[Tensor] = self._joint(query).split(self._rows, -1)
             return parts
         sources = query, key, key if value is None else value
-        if not _is_plain_linear(self.in_proj):
+        if not is_plain_linear(self.in_proj):
             return tuple(self.in_proj(x).split(self._rows, -1)[i] for i, x in enumerate(sources))
         weights = self.in_proj.weight.split(self._rows)
         own: Tensor | None = self.in_proj.bias
@@ -519,7 +526,7 @@ class LorentzAttention(ManifoldModule):
     def _joint(self, x: Tensor) -> Tensor:
         """Return queries, keys and values of x as one product, whose number of columns is aligned on a GPU."""
         missing = -sum(self._rows) % _ALIGNMENT
-        if missing == 0 or x.device.type != "cuda" or not _is_plain_linear(self.in_proj):
+        if missing == 0 or x.device.type != "cuda" or not is_plain_linear(self.in_proj):
             joint: Tensor = self.in_proj(x)
             return joint
         bias: Tensor | None = self.in_proj.bias
@@ -533,13 +540,3 @@ class LorentzAttention(ManifoldModule):
             f"{self.embed_dim}, num_heads={self.num_heads}{grouped}, head_dim={self.head_dim}, "
             f"scores={self.scores!r}, {super().extra_repr()}"
         )
-
-
-def _is_plain_linear(layer: torch.nn.Module) -> bool:
-    """Return whether a product with the layer's weight replaces a call of the layer.
-
-    A subclass or an adapter such as LoRA may compute something else. Hooks may compute the weight (``weight_norm``,
-    pruning) or gather it (FSDP2), so such a layer must be called.
-    """
-    hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
-    return type(layer) is torch.nn.Linear and not hooks and "forward" not in layer.__dict__

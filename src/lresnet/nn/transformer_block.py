@@ -10,7 +10,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz
 from lresnet.nn.gated_mlp import Activation, LorentzGatedMLP
 from lresnet.nn.point_norm import LorentzLayerNorm, LorentzRMSNorm
-from lresnet.nn.residual_norm import residual_and_norm
+from lresnet.nn.residual_norm import ResidualCall, autocast_dtype, residual_and_norm
 from lresnet.nn.rotary import Rotary
 from lresnet.nn.softmax_attention import KeyValueCache, LorentzAttention, Scores
 from lresnet.residual import LorentzResidual, make_residual
@@ -108,16 +108,50 @@ class LorentzTransformerBlock(torch.nn.Module):
         *,
         rotary: Rotary | None = None,
         cache: KeyValueCache | None = None,
-    ) -> Tensor:
-        """Return the points after the block; the arguments are those of :meth:`LorentzAttention.forward`."""
-        rows = self.attention_norm(x) if self.norm_first else x
+        normed: Tensor | None = None,
+        next_norm: torch.nn.Module | None = None,
+        next_dtype: torch.dtype | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Return the points after the block.
+
+        Blocks that are compiled one by one may compute the norm that follows them: the compiler then joins it with the
+        last residual, in both passes.
+
+        Args:
+            x: Points [B, T, n].
+            attn_mask, is_causal, rotary, cache: As for :meth:`LorentzAttention.forward`.
+            normed: The result of ``attention_norm(x)``, if it is known. Requires ``norm_first``.
+            next_norm: The norm that follows the block. If it is given, the block returns its points and their norm.
+                Requires ``norm_first``.
+            next_dtype: Dtype of that norm. None: that of the points.
+        """
+        if not self.norm_first:
+            if normed is not None or next_norm is not None:
+                raise ValueError("normed and next_norm require norm_first=True, but this block has norm_first=False")
+            return self._norm_last(x, attn_mask, is_causal, rotary, cache)
+        rows = self.attention_norm(x) if normed is None else normed
         branch = self._dropped(self.attention(rows, None, None, attn_mask, is_causal, rotary=rotary, cache=cache))
-        if self.norm_first:
-            x, rows = residual_and_norm(self.attention_residual, self.mlp_norm, self.mlp, x, branch)
-        else:
-            x = rows = self.attention_norm(self.attention_residual(x, branch))
-        x = self.mlp_residual(x, self._dropped(self.mlp(rows)))
-        return x if self.norm_first else self.mlp_norm(x)
+        dtype = autocast_dtype(self.mlp, x) if torch.compiler.is_compiling() else None
+        middle, rows = residual_and_norm(self.attention_residual, self.mlp_norm, x, branch, dtype)
+        inner = self._dropped(self.mlp(rows))
+        if next_norm is None:
+            result: Tensor = self.mlp_residual(middle, inner)
+            return result
+        source = ResidualCall(self.attention_residual, x, branch)
+        return residual_and_norm(self.mlp_residual, next_norm, middle, inner, next_dtype, source)
+
+    def _norm_last(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        is_causal: bool,
+        rotary: Rotary | None,
+        cache: KeyValueCache | None,
+    ) -> Tensor:
+        branch = self._dropped(self.attention(x, None, None, attn_mask, is_causal, rotary=rotary, cache=cache))
+        x = self.attention_norm(self.attention_residual(x, branch))
+        result: Tensor = self.mlp_norm(self.mlp_residual(x, self._dropped(self.mlp(x))))
+        return result
 
     def _dropped(self, x: Tensor) -> Tensor:
         return torch.nn.functional.dropout(x, self.dropout, self.training) if self.dropout else x
