@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import operator
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from torch._library.triton import triton_ops_to_kernels
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
-from lresnet.kernels import attention_vectors, runtime
+from lresnet.kernels import attention_vectors, residual_norm, runtime
 from lresnet.kernels.tiles import Heads
 
 _HEADS = Heads(4, 2, 61, 63, 64)
@@ -100,6 +101,24 @@ def report(case: str, *, turned: bool = True, learned: bool = True, dynamic: boo
     sum(v.float().sum() for v in found).backward()
 
 
+def report_residual_norm(case: str, *, branch: bool) -> None:
+    """Compile one call of ``residual_norm_backward``, which has no derivative."""
+
+    def compiler(module: fx.GraphModule, inputs: object) -> Any:
+        sys.stdout.write(json.dumps({"case": case, "graph": "forward"} | facts(module.graph)) + "\n")
+        return make_boxed_func(lambda *_: [_zeros(node) for node in module.graph.find_nodes(op="output")[0].args[0]])
+
+    def function(*rows: Tensor) -> Sequence[Tensor]:
+        first, (norm, number) = [2 * row for row in rows[:5]], rows[5:]
+        more = (first[4], number, number) if branch else ()
+        return residual_norm.residual_norm_backward(*first[:4], norm, number, number, number, 1e-6, *more)
+
+    torch.compiler.reset()
+    backend = aot_autograd(fw_compiler=compiler, decompositions=select_decomp_table())
+    points = [torch.empty(2, 70, 512, dtype=dtype) for dtype in (torch.float32, torch.bfloat16) * 2]
+    torch.compile(function, fullgraph=True, backend=backend)(*points, points[1], torch.ones(512), torch.tensor(1.0))
+
+
 def _zeros(node: Any) -> Any:
     """Return zeros of the shape that the node has in this call."""
     value = node.meta["val"] if isinstance(node, fx.Node) else node
@@ -116,6 +135,8 @@ def main() -> None:
     report("all arguments")
     report("no angles", turned=False, learned=False)
     report("symbolic sizes", dynamic=True)
+    report_residual_norm("residual and norm", branch=False)
+    report_residual_norm("two residuals and norm", branch=True)
     exported = torch.export.export(_Exported(), (torch.empty(2, 5, _HEADS.columns), torch.empty(4)))
     sys.stdout.write(json.dumps({"case": "exported", "graph": "forward"} | facts(exported.graph)) + "\n")
     kernels = [

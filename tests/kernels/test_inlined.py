@@ -57,6 +57,21 @@ def test_the_forward_graph_stores_the_vectors_for_the_backward_graph(graphs, cas
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("case", "absent"), [
+    ("residual and norm", ["branch_pointer", "branch_scale_pointer", "branch_weight_pointer"]),
+    ("two residuals and norm", []),
+])  # fmt: skip
+def test_the_gradients_of_residual_and_norm_are_one_kernel_that_writes_new_memory_only(graphs, case, absent) -> None:
+    facts = graphs[case, "forward"]
+    assert "lresnet.residual_norm_backward.default" not in facts["targets"]
+    (kernel,) = facts["kernels"]
+    assert (kernel["kernel"], kernel["num_warps"]) == ("_rows_backward", 1)
+    assert kernel["changed"] == ["gx_pointer", "gy_pointer", "lines_pointer"]
+    assert set(kernel["allocated"]) == {"aten.empty.memory_format"}
+    assert sorted(kernel["absent"]) == absent
+
+
+@pytest.mark.slow
 def test_an_exported_graph_has_the_operator(graphs) -> None:
     facts = graphs["exported", "forward"]
     assert OPERATORS[0] in facts["targets"]
@@ -71,6 +86,6 @@ def test_kernels_of_inlined_operators_are_not_compiled_in_the_background(graphs)
 @pytest.mark.slow
 def test_the_functions_of_a_kernel_can_be_copied_into_one_file(graphs) -> None:
     """Generated code holds them under their names, as a string: two functions of one name would be confused."""
-    assert graphs["all", ""]["kernels"] >= 2
+    assert graphs["all", ""]["kernels"] >= 3
     assert graphs["all", ""]["ambiguous"] == []
     assert graphs["all", ""]["with backslash"] == []

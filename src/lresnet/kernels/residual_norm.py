@@ -14,7 +14,7 @@ program loops over tiles and writes one line of partial sums, which are added in
 the same bits.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton.language as tl
@@ -23,7 +23,7 @@ from torch import Tensor
 from lresnet.kernels.math import dot, jit, per_column
 from lresnet.kernels.residual import single, write_sums, zeros
 from lresnet.kernels.residual_math import lorentz_gradient, second_vector, value_coefficients
-from lresnet.kernels.runtime import compile_ahead, launch
+from lresnet.kernels.runtime import inlined, launch
 from lresnet.kernels.tiles import Tile, residual_norm_tile
 
 __all__ = ["Gradients", "backward", "residual_norm_backward"]
@@ -50,8 +50,8 @@ def _residual(x, y, w, scale, kappa):
 @jit
 def _rows_backward(
     gz_pointer, gr_pointer, x_pointer, y_pointer, norm_pointer, weight_pointer, scale_pointer, kappa_pointer,
-    branch_pointer, branch_weight_pointer, branch_scale_pointer, gx_pointer, gy_pointer, lines_pointer, rows, n, eps,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    branch_pointer, branch_weight_pointer, branch_scale_pointer, gx_pointer, gy_pointer, lines_pointer, rows, n,
+    EPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of x and y, and a line of sums: for the norm's weight (n numbers), w, gamma and kappa.
 
@@ -81,7 +81,7 @@ def _rows_backward(
         second2 = dot(second, second)
         alpha, beta = value_coefficients(x2, y2, x2, second2, w, scale, kappa, "lorentz")
         z = alpha * x + beta * y
-        inverse = tl.div_rn(1.0, tl.sqrt_rn(dot(z, z) / n + eps))
+        inverse = tl.div_rn(1.0, tl.sqrt_rn(dot(z, z) / n + EPS))
         unit, through = inverse * z, norm * gr
         g = gz + inverse * (through - (dot(through, unit) / n) * unit)
         sum_norm += gr * unit
@@ -98,10 +98,12 @@ def _rows_backward(
         sum_scale += gscale
         sum_kappa += gkappa
 
-    line = write_sums(lines_pointer + tl.program_id(0) * (n + 3), sum_norm, n, BLOCK)
-    tl.store(line, tl.sum(sum_w))
-    tl.store(line + 1, tl.sum(sum_scale))
-    tl.store(line + 2, tl.sum(sum_kappa))
+    # Not the pointer that write_sums returns: to the compiler it would depend on the sums, and so on all inputs.
+    line = lines_pointer + tl.program_id(0) * (n + 3)
+    write_sums(line, sum_norm, n, BLOCK)
+    tl.store(line + n, tl.sum(sum_w))
+    tl.store(line + n + 1, tl.sum(sum_scale))
+    tl.store(line + n + 2, tl.sum(sum_kappa))
 
 
 # --- 2. Launch --------------------------------------------------------------------------------------------------------
@@ -151,12 +153,11 @@ def backward(
     lines = weight.new_empty(_lines_shape(rows, n, tile))
     gx, gy = x.new_empty(x.shape, dtype=_dtype(x, branch)), y.new_empty(y.shape)
     branch = None if branch is None else branch.contiguous()
-    with torch.cuda.device_of(x):
-        launch(
-            _rows_backward, (lines.shape[0],), *(t.contiguous() for t in (gz, gr, x, y, norm)), weight, scale, kappa,
-            branch, branch_weight, branch_scale, gx, gy, lines, rows, n, eps,
-            ROWS=tile.rows, BLOCK=tile.block, STAGES=tile.stages, num_warps=tile.warps,
-        )  # fmt: skip
+    launch(
+        _rows_backward, (lines.shape[0],), *(t.contiguous() for t in (gz, gr, x, y, norm)), weight, scale, kappa,
+        branch, branch_weight, branch_scale, gx, gy, lines, rows, n,
+        EPS=eps, ROWS=tile.rows, BLOCK=tile.block, STAGES=tile.stages, num_warps=tile.warps,
+    )  # fmt: skip
     return Gradients(gx, gy, lines)
 
 
@@ -172,7 +173,7 @@ def _lines_shape(rows: int, n: int, tile: Tile) -> tuple[int, int]:
 # --- 3. The torch operator --------------------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("lresnet::residual_norm_backward", mutates_args=())
+@inlined("lresnet::residual_norm_backward", _rows_backward)
 def residual_norm_backward(
     gz: Tensor,
     gr: Tensor,
@@ -189,23 +190,3 @@ def residual_norm_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Run :func:`backward`. This operator has no derivative."""
     return backward(gz, gr, x, y, norm, weight, scale, kappa, eps, branch, branch_weight, branch_scale)
-
-
-@residual_norm_backward.register_fake
-def _(
-    gz: Tensor,
-    gr: Tensor,
-    x: Tensor,
-    y: Tensor,
-    norm: Tensor,
-    weight: Tensor,
-    scale: Tensor | None,
-    kappa: Tensor,
-    eps: float,
-    branch: Tensor | None = None,
-    *rest: Any,
-) -> Gradients:
-    compile_ahead(backward, gz, gr, x, y, norm, weight, scale, kappa, eps, branch, *rest)
-    n = x.shape[-1]
-    lines = _lines_shape(x.numel() // n, n, residual_norm_tile(n))
-    return Gradients(x.new_empty(x.shape, dtype=_dtype(x, branch)), y.new_empty(y.shape), weight.new_empty(lines))
