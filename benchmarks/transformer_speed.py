@@ -22,11 +22,11 @@ is what one call allocates at most, without the parameters.
 What a compiled block of lorentz_gpt reads and writes beyond its baseline, in units of one number in half precision for
 each token and coordinate (bfloat16, width 512; matrix products and the attention operator excluded):
 
-- forward: 2 for values, which are read and written for their times, 2 for the results of attention, which become
-  centroids, and 1 for numbers that the residuals store for each token;
-- backward: 14 for the residuals, which read both of their inputs, and 3 for centroids. The gradient of the projection
-  takes 9 (kernels/attention_vectors.py); the baseline turns and joins three gradients (10), and takes 5 more for those
-  of branches, which it converts in passes of their own.
+- forward: 2 for values, which are read and written for their times, and 2 for the results of attention, which become
+  centroids;
+- backward: 3 for the residuals, whose two kernels read all branches and move 9 and 10 (kernels/residual_norm.py), where
+  the baseline reads sums and moves 8 each, and 3 for centroids. The gradient of the projection takes 9
+  (kernels/attention_vectors.py); the baseline turns and joins three gradients (10).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 This is a separate program because Triton chooses between its compiler and its interpreter at import. It prints a line
 of JSON per graph: the case, the targets of its nodes, facts about its kernels, and the results of kernels that it
-returns.
+returns; and a line per kernel of a graph that runs: whether it gets what it gets from a launch in eager mode.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -70,8 +70,83 @@ def kernel_facts(call: fx.Node) -> dict[str, Any]:
     }
 
 
+class _Run(fx.Interpreter):
+    """Run a graph. The results of a kernel are 0, and its arguments are compared with those of an eager launch."""
+
+    def __init__(self, module: fx.GraphModule, case: str, eager: Callable[[dict[str, Any]], object]) -> None:
+        super().__init__(module)
+        self.case, self.eager = case, eager
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.target is not torch.ops.higher_order.triton_kernel_wrapper_functional:
+            return super().run_node(n)
+        _, call = self.fetch_args_kwargs_from_env(n)
+        constants = kernel_side_table.get_constant_args(call["constant_args_idx"])
+        kernel = kernel_side_table.get_kernel(call["kernel_idx"])
+        given = {**constants, **call["kwargs"], "num_warps": kernel.configs[0].num_warps, "grid": call["grid"][0][0]}
+        given, expected = _plain_strides(given), _plain_strides(eager_launch(lambda: self.eager(given)))
+        results = call["tensors_to_clone"]
+        differing = [
+            name
+            for name in sorted({*given, *expected})
+            if not _same(given.get(name), expected.get(name), name in results)
+        ]
+        facts = {"case": self.case, "graph": f"launch of {kernel.fn.fn.__name__}", "differing": differing}
+        sys.stdout.write(json.dumps(facts | {"arguments": len(given)}) + "\n")
+        return {name: torch.zeros_like(given[name]) for name in results}
+
+
+def eager_launch(run: Callable[[], object]) -> dict[str, Any]:
+    """Return the arguments of the kernel that ``run`` launches, by name, with the number of warps and the grid."""
+    found: dict[str, Any] = {}
+
+    def launch(kernel: JITFunction, grid: Sequence[int], *arguments: Any, **options: Any) -> None:
+        found.update(dict(zip(kernel.arg_names, arguments, strict=False)), **options, grid=grid[0])
+
+    modules = attention_vectors, residual_norm
+    before = [module.launch for module in modules]
+    for module in modules:
+        module.launch = launch
+    try:
+        run()
+    finally:
+        for module, own in zip(modules, before, strict=True):
+            module.launch = own
+    return found
+
+
+def _plain_strides(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with strides in numbers; with sizes that are not known in a trace the unit is 1 number."""
+    unit = arguments.get("UNIT", 1)
+    strides = {name: unit * n for name, n in arguments.items() if name.endswith(("_batch", "_time", "_head"))}
+    return {name: value for name, value in (arguments | strides).items() if name != "UNIT"}
+
+
+def _same(one: Any, other: Any, is_result: bool) -> bool:
+    if not (isinstance(one, Tensor) and isinstance(other, Tensor)):
+        return one is other or (type(one) is type(other) and bool(one == other))
+    alike = (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+    return alike and (is_result or torch.equal(one, other))
+
+
+def eager_vectors(given: dict[str, Any]) -> object:
+    """Call what launched a kernel of ``attention_vectors``, with the tensors that it got."""
+    tensors = [given[f"{name}_pointer"] for name in ("factor", "radius", "cos", "sin")]
+    if "x_pointer" in given:
+        return attention_vectors.forward(given["x_pointer"], *tensors, torch.bfloat16, _HEADS)
+    gradients, vectors = ([given[f"{prefix}{name}_pointer"] for name in "qkv"] for prefix in ("g", ""))
+    return attention_vectors.backward(gradients, vectors, *tensors, torch.bfloat16, _HEADS, given["SUMS"])
+
+
+def eager_residual_norm(given: dict[str, Any]) -> object:
+    """Call what launched the kernel of ``residual_norm``, with the tensors that it got."""
+    names = "gz", "gr", "x", "y", "norm", "weight", "scale", "kappa", "branch", "branch_weight", "branch_scale"
+    tensors = [given[f"{name}_pointer"] for name in names]
+    return residual_norm.backward(*tensors[:8], given["EPS"], *tensors[8:])
+
+
 def report(case: str, *, turned: bool = True, learned: bool = True, dynamic: bool = False) -> None:
-    """Compile on the CPU, because autograd follows no traced tensors of a GPU that does not exist; results are 0."""
+    """Compile on the CPU, because autograd follows no traced tensors of a GPU that does not exist."""
 
     def function(x: Tensor, factor: Tensor, radius: Tensor, *angles: Tensor) -> list[Tensor]:
         cos, sin = angles or (None, None)
@@ -81,9 +156,7 @@ def report(case: str, *, turned: bool = True, learned: bool = True, dynamic: boo
     def keep(name: str) -> Any:
         def compiler(module: fx.GraphModule, inputs: object) -> Any:
             sys.stdout.write(json.dumps({"case": case, "graph": name} | facts(module.graph)) + "\n")
-            return make_boxed_func(
-                lambda *_: [_zeros(node) for node in module.graph.find_nodes(op="output")[0].args[0]]
-            )
+            return make_boxed_func(lambda *inputs: _Run(module, case, eager_vectors).run(*inputs))
 
         return compiler
 
@@ -94,11 +167,11 @@ def report(case: str, *, turned: bool = True, learned: bool = True, dynamic: boo
         partition_fn=min_cut_rematerialization_partition,
         decompositions=select_decomp_table(),
     )
-    x = torch.empty(2, 70, _HEADS.columns, dtype=torch.bfloat16, requires_grad=True)
-    numbers = [torch.empty(shape, requires_grad=learned) for shape in ((4,), ())]
-    angles = [torch.empty(70, 30), torch.empty(70, 30)] if turned else []
+    x = torch.randn(2, 70, _HEADS.columns, dtype=torch.bfloat16, requires_grad=True)
+    numbers = [torch.rand(shape, requires_grad=learned) for shape in ((4,), ())]
+    angles = [torch.rand(70, 32), torch.rand(70, 32)] if turned else []
     found = torch.compile(function, fullgraph=True, dynamic=dynamic, backend=backend)(x, *numbers, *angles)
-    sum(v.float().sum() for v in found).backward()
+    sum((v.float() * torch.randn(v.shape)).sum() for v in found).backward()
 
 
 def report_residual_norm(case: str, *, branch: bool) -> None:
@@ -106,7 +179,7 @@ def report_residual_norm(case: str, *, branch: bool) -> None:
 
     def compiler(module: fx.GraphModule, inputs: object) -> Any:
         sys.stdout.write(json.dumps({"case": case, "graph": "forward"} | facts(module.graph)) + "\n")
-        return make_boxed_func(lambda *_: [_zeros(node) for node in module.graph.find_nodes(op="output")[0].args[0]])
+        return make_boxed_func(lambda *inputs: _Run(module, case, eager_residual_norm).run(*inputs))
 
     def function(*rows: Tensor) -> Sequence[Tensor]:
         first, (norm, number) = [2 * row for row in rows[:5]], rows[5:]
@@ -115,19 +188,8 @@ def report_residual_norm(case: str, *, branch: bool) -> None:
 
     torch.compiler.reset()
     backend = aot_autograd(fw_compiler=compiler, decompositions=select_decomp_table())
-    points = [torch.empty(2, 70, 512, dtype=dtype) for dtype in (torch.float32, torch.bfloat16) * 2]
+    points = [torch.randn(2, 70, 512).to(dtype) for dtype in (torch.float32, torch.bfloat16) * 2]
     torch.compile(function, fullgraph=True, backend=backend)(*points, points[1], torch.ones(512), torch.tensor(1.0))
-
-
-def _zeros(node: Any) -> Any:
-    """Return zeros of the shape that the node has in this call."""
-    value = node.meta["val"] if isinstance(node, fx.Node) else node
-    if isinstance(value, torch.SymInt):
-        return value.node.hint
-    if not isinstance(value, Tensor):
-        return value
-    numbers = [[size if type(size) is int else size.node.hint for size in row] for row in (value.shape, value.stride())]
-    return torch.empty_strided(*numbers, dtype=value.dtype).zero_()
 
 
 def main() -> None:

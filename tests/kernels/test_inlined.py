@@ -52,6 +52,22 @@ def test_a_compiled_graph_has_one_kernel_forward_and_one_backward_and_no_operato
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["all arguments", "no angles", "symbolic sizes"])
+def test_a_graph_launches_its_kernels_as_eager_mode_does(graphs, case: str) -> None:
+    """Every pointer, number, constant and the grid are the same; the accuracy of eager mode is tested elsewhere."""
+    for kernel, arguments in (("_forward", 26), ("_backward", 38)):
+        facts = graphs[case, f"launch of {kernel}"]
+        assert (facts["differing"], facts["arguments"]) == ([], arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["residual and norm", "two residuals and norm"])
+def test_the_kernel_of_residual_and_norm_is_launched_as_in_eager_mode(graphs, case: str) -> None:
+    facts = graphs[case, "launch of _rows_backward"]
+    assert (facts["differing"], facts["arguments"]) == ([], 22)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["all arguments", "no angles", "symbolic sizes"])
 def test_the_forward_graph_stores_the_vectors_for_the_backward_graph(graphs, case: str) -> None:
     assert graphs[case, "forward"]["returned"] == ["k_pointer", "q_pointer", "v_pointer"]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lresnet.train.results import read_results
 from lresnet_paper.pages.benchmarks import read_benchmarks
 from lresnet_paper.pages.numerics import read_numerics, worst_case
 from lresnet_paper.render import render
@@ -18,7 +19,7 @@ _GPU = "NVIDIA H200"
 
 
 def performance_page(results: Path) -> str:
-    """Return the page from ``benchmarks.jsonl`` and ``numerics.jsonl`` in the folder ``results``.
+    """Return the page from ``benchmarks.jsonl``, ``numerics.jsonl`` and ``transformer_speed.jsonl`` in ``results``.
 
     Raises:
         FileNotFoundError: one of the files is missing.
@@ -28,12 +29,24 @@ def performance_page(results: Path) -> str:
     values = {
         "gpu": _GPU,
         "steps": _ratios(records, "resnet", "engine", "lorentz_resnet18/"),
-        "transformers": _ratios(records, "sgformer", "engine"),
+        "transformers": _transformers(results / "transformer_speed.jsonl"),
+        "graph_transformers": _ratios(records, "sgformer", "engine"),
         "networks": _ratios(records, "gcn", "1 seed"),
         "worst": worst_case(numerics),
         "numerics_command": numerics[0]["command"],
     }
     return render("performance.md.j2", **values)
+
+
+def _transformers(path: Path) -> list[dict[str, Any]]:
+    """Return the newest ratios of training steps in bfloat16: ``lorentz_gpt``, then ``lorentz_vit_small``."""
+    records = [record for record in read_results(path) if record["hardware"] == _GPU and "bfloat16" in record["cell"]]
+    found = []
+    for study, name in (("gpt", "`lorentz_gpt`"), ("vit", "`lorentz_vit_small`")):
+        own = [record for record in records if record["cell"].startswith(f"{study}/")]
+        newest = _ratios(own, "transformers", "compiled blocks, CUDA graphs")[-1:]
+        found += [row | {"cell": name} for row in newest]
+    return found
 
 
 def _ratios(records: Sequence[Record], study: str, form: str, prefix: str = "") -> list[dict[str, Any]]:
