@@ -287,9 +287,20 @@ def assert_same(found, expected, bound):
         assert error <= bound, (name, float(error))
 
 
+def slow(*values):
+    """Return parameters of tests that ``make test`` leaves out: each compiles a block, which takes a second."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+OPTIONS = [
+    {"learnable": True},
+    *slow({}, *({"residual_options": {name: value}} for name, value in (("scale", None), ("weight", 0.5),
+                                                                       ("scale", "learned")))),
+]  # fmt: skip
+
+
 @quiet
-@pytest.mark.parametrize("options", [{}, {"residual_options": {"scale": None}}, {"residual_options": {"weight": 0.5}},
-                                     {"residual_options": {"scale": "learned"}}, {"learnable": True}])  # fmt: skip
+@pytest.mark.parametrize("options", OPTIONS)
 def test_a_traced_block_has_the_gradients_of_the_formulas(options, monkeypatch):
     torch.compiler.reset()
     module, x = block(**options), normals(2, 9, 32).to(DEVICE)
@@ -303,8 +314,7 @@ def test_a_traced_block_has_the_gradients_of_the_formulas(options, monkeypatch):
 
 
 @quiet
-@pytest.mark.parametrize("options", [{}, {"residual_options": {"scale": None}}, {"residual_options": {"weight": 0.5}},
-                                     {"residual_options": {"scale": "learned"}}, {"learnable": True}])  # fmt: skip
+@pytest.mark.parametrize("options", OPTIONS)
 def test_a_traced_block_with_the_next_norm_has_the_gradients_of_the_formulas(options, monkeypatch):
     torch.compiler.reset()
     module, x = block(**options), normals(2, 9, 32).to(DEVICE)
@@ -319,7 +329,7 @@ def test_a_traced_block_with_the_next_norm_has_the_gradients_of_the_formulas(opt
 
 
 @quiet
-@pytest.mark.parametrize("change", ["hook", "manifold", "layer norm", "sum"])
+@pytest.mark.parametrize("change", ["manifold", "sum", *slow("hook", "layer norm")])
 def test_a_next_norm_that_the_kernel_does_not_compute_takes_the_formulas(change, monkeypatch):
     torch.compiler.reset()
     module, x = block(**{"residual": "euclidean"} if change == "sum" else {}), normals(2, 9, 32).to(DEVICE)
@@ -393,7 +403,7 @@ class Doubled(torch.nn.Module):
 
 
 @quiet
-@pytest.mark.parametrize("change", ["hook", "forward", "parametrized", "layer norm", "norm last", "per point"])
+@pytest.mark.parametrize("change", ["hook", "per point", *slow("forward", "parametrized", "layer norm", "norm last")])
 def test_blocks_that_the_kernel_does_not_compute_take_the_formulas(change, monkeypatch):
     torch.compiler.reset()
     options = {"layer norm": {"norm": "layer"}, "norm last": {"norm_first": False}}.get(change, {})
