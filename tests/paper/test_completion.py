@@ -526,7 +526,7 @@ def test_page_renders_with_untrained_scores_only_and_names_what_is_missing():
     page = completion_page(lines)
     assert "No contrast of hyperbolic and flat embeddings has been measured yet" in page
     assert "| wordnet:mammal/closure | 32.0, max degree | not measured |" in page
-    assert "| max degree | none | 32.0 ± 1.6 |" in page
+    assert "| max degree | none | 32.0 ± 1.6 (5) |" in page
     assert "5 of 10 splits" in page
     assert "shallow Poincaré" in page[page.index("Not measured:") :].splitlines()[0]
     assert (

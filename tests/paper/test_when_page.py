@@ -121,7 +121,10 @@ def test_networks_with_an_initial_residual_and_transformers_have_rows_of_their_o
         *runs("cora/nc", 0.0, "public", "deep", hidden=64, num_layers=64),
         *runs("cora/nc/64", 9.0, "public-deep", "deep", hidden=64, num_layers=64),
     ]
-    texts = [run | {"config": {"width": 64, "num_layers": 6}} for run in runs("gcide/6", -3.0, table="transformers")]
+    texts = [
+        run | {"config": {"width": 64, "num_layers": 6, "max_bytes": 1_000_000}}
+        for run in runs("gcide/6", -3.0, table="transformers")
+    ]
     page = when_page(runs("pubmed/nc", 0.0), {"deep": deep, "transformers": texts})
     assert "better in 1 of 1 link predictions and 0 of 1 node classifications" in page
     rows = choices(page)
@@ -135,7 +138,7 @@ def test_networks_with_an_initial_residual_and_transformers_have_rows_of_their_o
     assert nodes["evidence"] == "better than GCNII in 0 of 1"
     assert rows["a text, small transformers"] == {
         "use": "`lorentz_gpt`",
-        "evidence": "better in 1 of 1 depths",
+        "evidence": "better in 1 of 1 comparisons",
         "size": "1,000,000 bytes",
         "dimension": "64",
         "depth": "6 blocks",

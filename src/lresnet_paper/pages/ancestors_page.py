@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -188,6 +189,15 @@ def ancestors_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
     )
 
 
+def _diverged_arms(final: Sequence[Line]) -> list[str]:
+    """Return the arms with final trainings that diverged, with their number."""
+    counts = Counter((line["method"], line["config"]["kappa"], line["cell"]) for line in final if "error" in line)
+    return [
+        f"{count} of {METHODS[method].short_label} at kappa {kappa:g} ({cell})"
+        for (method, kappa, cell), count in counts.items()
+    ]
+
+
 def _form(plan: Plan, lines: Sequence[Line], form: str) -> dict[str, Any]:
     own = [line for line in lines if line["protocol"] == form]
     contrasts, values = registered_contrasts(plan, own, form), accuracies(own, form)
@@ -207,6 +217,7 @@ def _form(plan: Plan, lines: Sequence[Line], form: str) -> dict[str, Any]:
         "chosen": _chosen(own),
         "sizes": sorted({(line["cell"], line["size"]["anchors"], line["size"]["nodes"]) for line in own}),
         "diverged": sum("error" in line for line in final),
+        "diverged_arms": _diverged_arms(final),
         "runs": len(final),
         "searches": len(own) - len(final),
         "minutes": sum(line["seconds"] for line in own) / 60,

@@ -134,6 +134,7 @@ def completion_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
         dimension=_shown_dimension(plan),
         edges=_grid_edges(own, plan, labels),
         baselines=_baselines(own, contrasts, plan, labels),
+        below_untrained=_below_untrained(final, plan, labels),
         hours=sum(line["seconds"] for line in own) / 3600,
         gpu=_on_gpu(own),
         hardware=", ".join(sorted({line["hardware"] for line in own})),
@@ -177,7 +178,7 @@ def _section(final: Sequence[Line], plan: Plan, form: str, task: str, labels: Ma
         "pairs": lines[0]["pairs"],
         "evaluation": plan["forms"][form]["evaluation"],
         "shares": plan["forms"][form]["shares"][task],
-        "rows": [_row(key, groups[key], plan["dimensions"], labels) for key in keys],
+        "rows": [_row(key, groups[key], plan["dimensions"], labels, len(plan["splits"])) for key in keys],
         "sampled": [
             {"label": labels[key[0]], "protocol": key[1], "dimension": dimension} | _sampled(own)
             for key in keys
@@ -232,12 +233,15 @@ def _row(
     by_dimension: Mapping[int | None, Sequence[Line]],
     dimensions: Sequence[int],
     labels: Mapping[str, str],
+    splits: int,
 ) -> dict[str, Any]:
+    """Return a row of the table of MRR; a figure of fewer splits than the plan has is followed by their number."""
     columns = [None, *dimensions]
-    cells = [
-        f"{summarise(line['value'] for line in by_dimension[column]):.1f}" if column in by_dimension else ""
-        for column in columns
-    ]
+    cells = []
+    for column in columns:
+        found = summarise(line["value"] for line in by_dimension[column]) if column in by_dimension else None
+        count = f" ({found.n})" if found is not None and found.n < splits else ""
+        cells.append("" if found is None else f"{found:.1f}{count}")
     return {"label": labels[key[0]], "protocol": key[1], "cells": cells}
 
 
@@ -339,8 +343,37 @@ def _baselines(
     return {"better": len(better), "at_an_end": at_an_end, "stronger": list(stronger.values())}
 
 
+def _below_untrained(lines: Iterable[Line], plan: Plan, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the compared arms with a lower mean than an untrained score of glosses that they read too, or of none."""
+    values: dict[tuple[str, str, str], dict[int | None, list[float]]] = {}
+    for line in lines:
+        by_dimension = values.setdefault((line["cell"], line["protocol"], line["method"]), {})
+        by_dimension.setdefault(line["config"]["dimension"], []).append(line["value"])
+    compared = {name for contrast in plan["contrasts"] for name in contrast.values()}
+    found = []
+    for (cell, protocol, arm), own in values.items():
+        if arm not in compared:
+            continue
+        below = []
+        for dimension, scores in sorted(own.items(), key=lambda item: item[0] or 0):
+            untrained = [
+                statistics.fmean(others[place])
+                for (other_cell, other_protocol, method), others in values.items()
+                if method in UNTRAINED and method != "reachability"
+                if other_cell == cell and other_protocol in (protocol, "none")
+                for place in (None, dimension)
+                if place in others
+            ]
+            if statistics.fmean(scores) < max(untrained, default=0.0):
+                below.append(dimension)
+        if below:
+            where = cell if protocol == "none" else f"{cell}, glosses `{protocol}`"
+            found.append({"where": where, "arm": labels[arm], "dimensions": below})
+    return found
+
+
 def _grid_edges(lines: Iterable[Line], plan: Plan, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return how many complete searches chose the highest learning rate, and the arms whose MRR falls by dimension."""
+    """Return how many complete searches chose an end of their learning rates, and arms whose MRR falls by dimension."""
     known = list(lines)
     complete = _chosen_rates(known, plan)
     means: dict[tuple[str, str, str], dict[int, list[float]]] = {}
@@ -353,8 +386,12 @@ def _grid_edges(lines: Iterable[Line], plan: Plan, labels: Mapping[str, str]) ->
     for (cell, protocol, method), own in means.items():
         if {low, high} <= own.keys() and statistics.fmean(own[high]) < statistics.fmean(own[low]):
             falling.setdefault((cell, protocol), []).append(labels[method])
-    highest = sum(rate == max(plan["arms"][method]["grid"]["lr"]) for (_, _, method, _), rate in complete.items())
-    return {"arms": len(complete), "highest": highest, "falling": falling}
+    grids = [(plan["arms"][method]["grid"]["lr"], rate) for (_, _, method, _), rate in complete.items()]
+    ends = {
+        "highest": sum(rate == max(own) for own, rate in grids),
+        "lowest": sum(rate == min(own) for own, rate in grids),
+    }
+    return {"arms": len(complete), "falling": falling, **ends}
 
 
 def _planned_contrasts(plan: Plan) -> int:
@@ -393,8 +430,12 @@ def completion_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figur
     if not shown:
         raise NoResults("there are no final runs with a dimension to draw")
     panels = {cell: methods for cell, methods in shown.items() if methods.keys() & plan["arms"].keys()} or shown
-    figure = Figure(figsize=(4.6 * len(panels) + 2.9, 3.9), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    rows = -(-len(panels) // 2)
+    figure = Figure(figsize=(4.6 * min(len(panels), 2) + 2.9, 3.9 * rows), layout="constrained")
+    axes = figure.subplots(rows, min(len(panels), 2), squeeze=False).flatten()
+    for axis in axes[len(panels) :]:
+        axis.remove()
+    axes = axes[: len(panels)]
     for axis, (cell, methods) in zip(axes, sorted(panels.items()), strict=True):
         for name in [name for name in labels if name in methods]:
             means = {d: statistics.fmean(own) for d, own in methods[name].items() if d is not None}
@@ -409,7 +450,8 @@ def completion_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figur
         axis.set_title(cell, fontsize=10, loc="left", color=INK)
         axis.set_xlabel("dimension", color=INK)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("test MRR, percent", color=INK)
+    for axis in axes[::2]:
+        axis.set_ylabel("test MRR, percent", color=INK)
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=8.5, frameon=False)
     return figure

@@ -120,10 +120,11 @@ class Sizes(NamedTuple):
     nodes: str
     dimension: str
     depth: str
+    bytes: str
 
 
 def _sizes(runs: Iterable[Line], compared: Iterable[Comparison]) -> Sizes:
-    """Return the nodes of the graphs of some comparisons, and the width and depth of their Lorentz networks."""
+    """Return the nodes of the graphs of some comparisons, width and depth of their Lorentz networks, bytes of texts."""
     keys = {_key(one) for one in compared}
     known = [nodes for key in keys if (nodes := _nodes(key[1])) is not None]
     own = [
@@ -133,7 +134,8 @@ def _sizes(runs: Iterable[Line], compared: Iterable[Comparison]) -> Sizes:
     ]
     widths = [config["width" if "width" in config else "hidden"] for config in own if {"width", "hidden"} & {*config}]
     layers = [config["num_layers"] for config in own if "num_layers" in config]
-    return Sizes(*(_range(values) for values in (known, widths, layers)))
+    read = [config["max_bytes"] for config in own if "max_bytes" in config]
+    return Sizes(*(_range(values) for values in (known, widths, layers, read)))
 
 
 def _nodes(cell: str) -> int | None:
