@@ -287,7 +287,7 @@ def test_rotary_positions_with_more_pairs_than_a_head_has_are_reported(pairs):
     """The kernel would write beyond the head."""
     layer, x = attention(), torch.randn(2, 5, 8, device=DEVICE)
     assert layer.query_features == 13
-    with pytest.raises(ValueError, match="a head has 13"):
+    with pytest.raises(ValueError, match="a head of 13 coordinates has at most 8"):
         layer(x, rotary=(torch.ones(5, pairs, device=DEVICE), torch.zeros(5, pairs, device=DEVICE)))
 
 
@@ -432,3 +432,15 @@ def test_a_compiled_layer_can_be_captured_as_a_cuda_graph():
         x.normal_()
         graph.replay()
         torch.testing.assert_close(found, layer(x, is_causal=True), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_the_operator_of_no_token_and_of_meta_tensors_returns_shapes(shape):
+    pytest.importorskip("triton")
+    from lresnet.kernels import attention_vectors
+
+    heads = Heads(2, 2, 13, 15, 16)
+    for device in ("cpu", "meta"):
+        x, numbers = torch.empty(*shape, heads.columns, device=device), torch.ones(2, device=device)
+        found = attention_vectors.attention_vectors(x, numbers, numbers[0], None, None, torch.float32, *heads)
+        assert [v.shape for v in found] == [(*shape, 2, 16)] * 3

@@ -313,3 +313,30 @@ def test_compiled_networks_on_a_gpu_compute_what_eager_ones_do(make, options, au
     assert (found[0] - expected[0]).norm() <= bound * expected[0].norm()
     for name, gradient in expected[1].items():
         assert (found[1][name] - gradient).norm() <= bound * gradient.norm(), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["attention_norm", "mlp_norm", "mlp_residual"])
+def test_compiled_blocks_call_the_hooks_of_their_own_parts(part):
+    """Blocks share compiled code: that of the first one must not run for the second."""
+    torch.compiler.reset()
+    model = gpt()
+    for name, parameter in model.named_parameters():
+        parameter.data.mul_(8 if "proj" in name else 1)
+    getattr(model.layers[1], part).register_forward_hook(lambda _module, _inputs, found: 1.5 * found)
+    found = step(model)[0]
+    model.compiles_blocks = False
+    torch.testing.assert_close(found, step(model)[0], rtol=1e-4, atol=1e-4)
+    torch.compiler.reset()
+
+
+def test_a_replaced_embed_is_called():
+    class Shifted(LorentzGPT):
+        def embed(self, ids, caches=None):
+            return super().embed(ids, caches) * 0
+
+    ids = torch.zeros(1, 3, dtype=torch.long)
+    assert not Shifted(vocab_size=7, context=8, layers=1, width=24, heads=2)(ids).any()
+    model = LorentzGPT(vocab_size=7, context=8, layers=1, width=24, heads=2)
+    model.logits = lambda points: points
+    assert torch.equal(model(ids), model.embed(ids))

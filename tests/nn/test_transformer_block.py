@@ -58,7 +58,18 @@ def test_rotary_positions_keep_norms_and_are_complex_factors():
 
 @pytest.mark.parametrize(
     ("n", "half", "pairs"),
-    [(61, 32, 29), (13, 8, 5), (29, 16, 13), (15, 8, 7), (8, 4, 4), (64, 32, 32), (10, 5, 5), (9, 4, 4), (1, 0, 0)],
+    [
+        (61, 32, 29),
+        (13, 8, 5),
+        (29, 16, 13),
+        (15, 8, 7),
+        (8, 4, 4),
+        (64, 32, 32),
+        (10, 5, 5),
+        (9, 4, 4),
+        (1, 0, 0),
+        (62, 31, 31),
+    ],
 )
 def test_rotary_positions_turn_pairs_at_a_fixed_distance(n, half, pairs):
     p = torch.tensor([0.0, 1.0, 2.5, 700.0], dtype=torch.float64)
@@ -90,7 +101,7 @@ def test_angles_of_coordinates_without_a_partner_are_not_used():
 
 @pytest.mark.parametrize(("n", "half"), [(60, 32), (12, 8), (13, 9), (2, 3), (0, 1)])
 def test_rotary_tables_that_do_not_fit_a_head_are_reported(n, half):
-    with pytest.raises(ValueError, match=f"turn {2 * half} coordinates, but a head has {n}"):
+    with pytest.raises(ValueError, match=f"tables of {half} columns, but a head of {n} coordinates"):
         apply_rotary(torch.ones(5, n), torch.ones(5, half), torch.zeros(5, half))
 
 
@@ -113,7 +124,7 @@ def test_mistakes_are_reported():
         (
             lambda: apply_rotary(torch.ones(5, 4), *RotaryPositions(8)(torch.arange(5))),
             ValueError,
-            "turn 8 coordinates",
+            "tables of 4 columns, but a head of 4 coordinates has at most 3",
         ),
         (lambda: LorentzGatedMLP(8, 0, manifold=M), ValueError, "at least 1, got 8 and 0"),
         (lambda: LorentzRMSNorm(0, manifold=M), ValueError, "features must be at least 1 and eps above 0, got 0"),

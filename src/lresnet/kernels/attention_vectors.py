@@ -344,8 +344,8 @@ def number_gradients(lines: Tensor, factor: Tensor, radius: Tensor) -> tuple[Ten
 def _division(batch: int, length: int, heads: Heads, tile: Tile) -> tuple[int, int]:
     """Return the number of programs, and the number of sequences that one of them computes."""
     tiles = 3 * -(-length * heads.queries // tile.rows)
-    parts = torch.sym_max(1, torch.sym_min(batch, tile.programs // tiles))  # of the batch
-    sequences = -(-batch // parts)
+    parts = torch.sym_max(1, torch.sym_min(batch, tile.programs // torch.sym_max(1, tiles)))  # of the batch
+    sequences = torch.sym_max(1, -(-batch // parts))  # also of an empty batch
     return tiles * -(-batch // sequences), sequences
 
 

@@ -167,7 +167,7 @@ def _dtype(x: Tensor, branch: Tensor | None) -> torch.dtype:
 
 
 def _lines_shape(rows: int, n: int, tile: Tile) -> tuple[int, int]:
-    return min(tile.programs, -(-rows // tile.rows)), n + 3
+    return torch.sym_min(tile.programs, -(-rows // tile.rows)), n + 3
 
 
 # --- 3. The torch operator --------------------------------------------------------------------------------------------

@@ -21,16 +21,18 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._library.custom_ops import CustomOpDef
 from torch._subclasses.fake_tensor import FakeTensor
 
 from lresnet.geometry.checks import traced, transformed
 from lresnet.geometry.curvature import Curvature
 from lresnet.kernels.tiles import LONGEST_ROW
+
+if TYPE_CHECKING:
+    from torch._library.custom_ops import CustomOpDef
 
 _functional: Any = None
 _kernels_of_operators: dict[str, list[Any]] = {}
@@ -210,9 +212,10 @@ def launch(kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) ->
     If the tensors are of a trace, add the launch to the graph (in an operator that is :func:`inlined`), or compile the
     kernel in the background.
     """
+    if _only_shapes.get():
+        return
     if type(arguments[0]) is FakeTensor:
-        if not _only_shapes.get():
-            _request(kernel, tuple(grid), arguments, options)
+        _request(kernel, tuple(grid), arguments, options)
         return
     if _functional is not None and type(arguments[0]) is _functional.FunctionalTensor:
         torch.library.wrap_triton(kernel)[tuple(grid)](*arguments, **options)
@@ -364,9 +367,11 @@ def _shapes(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> A
 def _inline(
     function: Callable[..., Any], mode: Any, operator: Any, types: Any, arguments: Any, keywords: dict[str, Any]
 ) -> Any:
-    from torch.export._trace import custom_triton_ops_decomposition_disabled
-
-    if custom_triton_ops_decomposition_disabled():  # torch.export, which stores names of operators
+    try:
+        from torch.export._trace import custom_triton_ops_decomposition_disabled as is_exporting
+    except ImportError:  # private, too
+        return mode.__torch_dispatch__(operator, types, arguments, keywords)
+    if is_exporting():  # it stores names of operators
         return mode.__torch_dispatch__(operator, types, arguments, keywords)
     if not all(kind is Tensor or issubclass(kind, (FakeTensor, _functional.FunctionalTensor)) for kind in types):
         return NotImplemented  # another subclass, which is unwrapped first

@@ -21,6 +21,8 @@ __all__ = ["LorentzGPT"]
 
 Head: TypeAlias = Literal["linear", "lorentz"]
 
+_STEPS = ("embed", "logits")
+
 
 class LorentzGPT(Transformer):
     r"""Decoder of :class:`~lresnet.nn.LorentzTransformerBlock`; with ``residual="euclidean"`` the Euclidean baseline.
@@ -133,6 +135,11 @@ class LorentzGPT(Transformer):
             caches: Those of :meth:`make_caches`, which hold the positions before and receive the new ones. No
                 gradient flows through them: train without caches.
         """
+        own = all(
+            name not in self.__dict__ and getattr(type(self), name) is getattr(LorentzGPT, name) for name in _STEPS
+        )
+        if not own:  # a subclass or an instance replaces a step
+            return self.logits(self.embed(ids, caches))
         return self.logits(self._points(ids, caches, as_factor=self.head == "linear"))
 
     def embed(self, ids: Tensor, caches: Sequence[KeyValueCache] | None = None) -> Tensor:

@@ -66,8 +66,8 @@ class Transformer(Pretrained):
 
     A block also computes the norm that follows it, so that the compiler joins it with the block's last residual. Then
     the last block has its own compilation if its norm has another dtype than the others. Norms with hooks and norms
-    that are replaced or sharded are called between the blocks, as with activation checkpointing, where the result of
-    the norm would be stored for each block."""
+    that are replaced or sharded are called by themselves, as with activation checkpointing, where the result of the
+    norm would be stored for each block, with caches, and if a block has its norms last."""
 
     def _build(
         self,
@@ -239,5 +239,8 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _compiling() -> contextlib.AbstractContextManager[None]:
     # torch's own limit, 8, counts all kinds and sizes of blocks in this process. Beyond it, torch runs eager code.
-    patch: contextlib.AbstractContextManager[None] = torch._dynamo.config.patch(recompile_limit=_MOST_COMPILATIONS)
+    # Blocks share compiled code, so that of a block without hooks must not run for one with hooks.
+    patch: contextlib.AbstractContextManager[None] = torch._dynamo.config.patch(
+        recompile_limit=_MOST_COMPILATIONS, skip_nnmodule_hook_guards=False
+    )
     return patch

@@ -138,7 +138,7 @@ def supports_fused_vectors(
     if rotary is None:
         return True
     turns = (x.shape[1], rotary[0].shape[-1])
-    if not tables_fit(turns[1], n) or 2 * turns[1] > width:  # the formula raises an error
+    if not tables_fit(turns[1], n) or 2 * turns[1] > width:  # the formula computes them or raises an error
         return False
     return all(
         t.shape == turns and t.dtype == torch.float32 and t.device == x.device and not t.requires_grad for t in rotary

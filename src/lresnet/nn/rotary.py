@@ -13,7 +13,8 @@ Rotary = tuple[Tensor, Tensor]
 """Cosines and sines of the angles, [..., T, half] each.
 
 Coordinates i and i + half of a point with n coordinates are a pair and turn, for i + half < n. Coordinates without a
-partner do not turn; there are at most 3 among the first half. The columns of the tables for them are not used.
+partner do not turn; there are at most 3 among the first half. The columns of the tables for them are not used. So the
+tables of up to n + 3 coordinates are accepted, although their frequencies are those of more pairs.
 """
 
 _ALIGNMENT = 8  # numbers that one instruction of a GPU moves in half precision
@@ -21,17 +22,18 @@ _MOST_UNPAIRED = 3
 
 
 class RotaryPositions(torch.nn.Module):
-    r"""Angles of rotary positions: coordinate pair i of a point at position p turns by :math:`p\, b^{-2i/n}`.
+    r"""Angles of rotary positions: pair i of m pairs of coordinates turns by :math:`p\, b^{-i/m}` at position p.
 
     A rotation of the space coordinates is an isometry that fixes the origin. The Lorentzian inner product of a query
     and a key therefore depends on the difference of their positions only, as a dot product does.
 
-    Positions with a axes, such as the rows and columns of an image, share the pairs evenly: the first n / 2a pairs turn
-    with the first axis. Pairs that are left over, and an odd coordinate, do not turn.
+    Positions with a axes, such as the rows and columns of an image, share the pairs evenly: the first m pairs turn with
+    the first axis, the next m with the second. Pairs that are left over, and coordinates without a partner, do not
+    turn.
 
-    A pair consists of coordinates i and i + half, where half is n // 2. If at most 3 numbers are missing to twice a
-    multiple of 8, half is that multiple, and there are n - half pairs: a kernel then reads both parts of a head at
-    aligned addresses. So it is for n = 61, the queries and keys of a head of width 64 (half = 32 and 29 pairs).
+    A pair consists of coordinates i and i + half, where half is n // 2. If n is odd and at most 3 numbers are missing
+    to twice a multiple of 8, half is that multiple, and there are n - half pairs: a kernel then reads both parts of a
+    head at aligned addresses. So it is for n = 61, the queries and keys of a head of width 64 (half = 32, 29 pairs).
 
     The module has no buffer, so a network in half precision has exact angles: bfloat16 could not tell position 257
     from 256.
@@ -59,7 +61,8 @@ class RotaryPositions(torch.nn.Module):
             raise ValueError(f"base must be positive, got {base}")
         self.features, self.base, self.axes = features, base, axes
         aligned = -(-(features // 2) // _ALIGNMENT) * _ALIGNMENT
-        self.pair_offset = aligned if 2 * aligned - features <= _MOST_UNPAIRED else features // 2
+        is_aligned = features % 2 == 1 and 2 * aligned - features <= _MOST_UNPAIRED
+        self.pair_offset = aligned if is_aligned else features // 2
 
     def forward(self, positions: Tensor) -> Rotary:
         if self.axes > 1 and positions.shape[-1] != self.axes:
@@ -98,8 +101,8 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     half, n = cos.shape[-1], x.shape[-1]
     if not tables_fit(half, n):
         raise ValueError(
-            f"these rotary positions turn {2 * half} coordinates, but a head has {n}; build RotaryPositions "
-            "with the query_features of the attention"
+            f"these rotary positions have tables of {half} columns, but a head of {n} coordinates has at most "
+            f"{min(n, (n + _MOST_UNPAIRED) // 2)}; build RotaryPositions with the query_features of the attention"
         )
     wide = x.to(torch.promote_types(x.dtype, cos.dtype))
     pairs = _pairs(half, n)
