@@ -366,6 +366,7 @@ def test_autocast_rounds_the_next_norm_once(monkeypatch):
     assert_same(*found, 2e-2)
 
 
+@pytest.mark.slow
 @quiet
 def test_autocast_rounds_the_norm_once_and_the_kernel_reads_rounded_gradients(monkeypatch):
     module, x = block(), normals(2, 9, 32).to(DEVICE)
@@ -440,7 +441,7 @@ def test_a_replaced_perceptron_gets_the_norm_in_the_dtype_of_the_points(monkeypa
 
 
 @quiet
-@pytest.mark.parametrize("chains", [False, True])
+@pytest.mark.parametrize("chains", [True, *slow(False)])
 def test_the_result_of_the_residual_is_not_stored_for_the_backward_pass(chains, monkeypatch):
     """The partitioner of torch.compile computes it again; only the block's arguments and results may have its shape."""
     from functools import partial

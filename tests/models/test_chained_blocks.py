@@ -208,9 +208,9 @@ def test_the_blocks_share_one_compilation_and_the_first_norm_has_another(monkeyp
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize(("make", "autocast"), [
-    (gpt, True), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((gpt, False), (vit, False), (vit, True)))
-])  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("make", [gpt, vit])
 def test_traced_networks_compute_the_gradients_of_both_residuals_by_the_kernel(make, autocast, monkeypatch):
     pytest.importorskip("triton")
     from lresnet.kernels import residual_norm
